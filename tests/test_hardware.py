@@ -1,0 +1,61 @@
+import pytest
+import torch
+
+from pretrain import hardware
+
+CPU = torch.device("cpu")
+
+
+@pytest.fixture(autouse=True)
+def _fresh_answers():
+    hardware.multiplies_bf16_fast.cache_clear()
+    hardware.multiplies_fp16_fast.cache_clear()
+    yield
+    hardware.multiplies_bf16_fast.cache_clear()
+    hardware.multiplies_fp16_fast.cache_clear()
+
+
+def _machine(monkeypatch, *, claims: bool, reduced: float) -> None:
+    """A CPU whose reduced-precision product takes ``reduced`` times as long as a float32 one."""
+    monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: {"avx512_bf16": claims})
+    monkeypatch.setattr(
+        hardware, "_seconds_per_product", lambda dtype: 1.0 if dtype == torch.float32 else reduced
+    )
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    monkeypatch.setattr(torch.backends.mps, "is_available", lambda: False)
+
+
+@pytest.mark.parametrize(
+    ("claims", "reduced", "fast"),
+    [(True, 0.25, True), (True, 1.3, True), (True, 100.0, False), (False, 115.0, False)],
+)
+def test_a_cpu_is_asked_and_a_timed_product_has_the_last_word(monkeypatch, claims, reduced, fast):
+    _machine(monkeypatch, claims=claims, reduced=reduced)
+    assert hardware.multiplies_bf16_fast(CPU) is fast
+    expected = "bf16-mixed" if fast else "32-true"
+    assert hardware.resolve_precision("auto", "cpu") == expected
+
+
+def test_a_processor_that_names_no_instructions_can_prove_its_speed(monkeypatch):
+    _machine(monkeypatch, claims=False, reduced=0.4)
+    assert hardware.multiplies_bf16_fast(CPU)
+
+
+def test_a_gpu_without_bf16_hardware_gets_16_mixed(monkeypatch):
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "is_bf16_supported", lambda including_emulation: False)
+    assert hardware.resolve_precision("auto", "gpu") == "16-mixed"
+    assert "bf16-mixed is slow" in (hardware.slow_precision_warning("bf16-mixed", "gpu") or "")
+
+
+def test_a_named_precision_is_kept_and_a_slow_one_warned_of(monkeypatch):
+    _machine(monkeypatch, claims=False, reduced=100.0)
+    assert hardware.resolve_precision("bf16-mixed", "cpu") == "bf16-mixed"
+    warning = hardware.slow_precision_warning("bf16-mixed", "cpu")
+    assert warning is not None
+    assert "32-true" in warning
+    assert hardware.slow_precision_warning("32-true", "cpu") is None
+
+
+def test_this_machine_gives_one_answer_twice():
+    assert hardware.multiplies_bf16_fast(CPU) is hardware.multiplies_bf16_fast(CPU)
