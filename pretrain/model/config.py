@@ -1,0 +1,121 @@
+"""The one description that every Transformer of this package is built from."""
+
+from dataclasses import dataclass
+from typing import Literal
+
+
+@dataclass(frozen=True)
+class TransformerConfig:
+    """Shape and parts of a Transformer; the defaults are our modern recipe.
+
+    Whether attention is causal is not written here: that is the objective's fact.
+
+    Attributes:
+        vocab_size: Rows of the embedding; None until the tokenizer is known.
+        d_model: Width of the residual stream.
+        n_layers: Number of blocks.
+        n_heads: Attention heads per block; must divide ``d_model``.
+        d_ff: Hidden width of the feed-forward layer; None means ``4 * d_model``.
+        max_len: Longest sequence; the length of the table where positions are learned.
+        position: ``rotary`` (Su et al. 2021), ``learned`` (a table added to the token
+            embedding) or ``none``.
+        rotary_base: Base of the rotary frequencies.
+        n_segments: Segment embeddings (sentence A / B of BERT); 0 means none.
+        norm: ``layernorm`` (Ba et al. 2016) or ``rmsnorm`` (Zhang & Sennrich 2019).
+        norm_position: ``pre`` (norm inside the residual branch, one more before the head) or
+            ``post`` (norm after the addition, as in the 2017 paper).
+        norm_eps: Added to the variance inside each norm.
+        norm_gain: Whether norms learn a gain.
+        norm_bias: Whether norms learn a bias (LayerNorm only).
+        embedding_norm: A norm right after the embeddings.
+        qk_norm: RMS norm over each head of query and key, before the rotation
+            (Henry et al. 2020; Dehghani et al. 2023).
+        activation: ``relu``, ``relu2`` (So et al. 2021), ``gelu``, ``gelu_tanh`` or ``swiglu``
+            (Shazeer 2020; its gate adds a third matrix).
+        linear_bias: Whether linear layers inside the blocks have biases.
+        dropout: Rate on the embedding sum and on each sublayer's output (2017 paper, 5.4).
+        attention_dropout: Rate on the attention weights; None means the same as ``dropout``.
+        tie_embeddings: Whether the head's matrix is the token embedding (Press & Wolf 2017).
+        head_transform: BERT's dense + activation + norm in front of the head's matrix.
+        head_bias: Whether the head's matrix has a bias.
+        init: Initialisation scheme; see the table in ``initialization.py``.
+
+    Raises:
+        ValueError: One sentence, for every combination that cannot work.
+    """
+
+    vocab_size: int | None = None
+    d_model: int = 256
+    n_layers: int = 4
+    n_heads: int = 4
+    d_ff: int | None = None
+    max_len: int = 512
+    position: Literal["rotary", "learned", "none"] = "rotary"
+    rotary_base: float = 10_000.0
+    n_segments: int = 0
+    norm: Literal["rmsnorm", "layernorm"] = "rmsnorm"
+    norm_position: Literal["pre", "post"] = "pre"
+    norm_eps: float = 1e-6
+    norm_gain: bool = False
+    norm_bias: bool = False
+    embedding_norm: bool = True
+    qk_norm: bool = True
+    activation: Literal["relu", "relu2", "gelu", "gelu_tanh", "swiglu"] = "relu2"
+    linear_bias: bool = False
+    dropout: float = 0.0
+    attention_dropout: float | None = None
+    tie_embeddings: bool = False
+    head_transform: bool = False
+    head_bias: bool = False
+    init: Literal["zero_output", "normal", "scaled_residual"] = "zero_output"
+
+    def __post_init__(self) -> None:
+        self._check_sizes()
+        self._check_combinations()
+
+    @property
+    def head_dim(self) -> int:
+        """Width of one attention head."""
+        return self.d_model // self.n_heads
+
+    @property
+    def hidden_dim(self) -> int:
+        """Width of the feed-forward layer's hidden units."""
+        return self.d_ff if self.d_ff is not None else 4 * self.d_model
+
+    def _check_sizes(self) -> None:
+        for name in ("vocab_size", "d_model", "n_layers", "n_heads", "d_ff", "max_len"):
+            value = getattr(self, name)
+            if value is not None and value < 1:
+                raise ValueError(f"{name} is {value}; it must be at least 1.")
+        if self.n_segments < 0:
+            raise ValueError(f"n_segments is {self.n_segments}; it must be 0 (none) or more.")
+        if self.norm_eps <= 0 or self.rotary_base <= 0:
+            raise ValueError(
+                f"norm_eps ({self.norm_eps}) and rotary_base ({self.rotary_base}) "
+                "must be greater than 0."
+            )
+        for name in ("dropout", "attention_dropout"):
+            rate = getattr(self, name)
+            if rate is not None and not 0 <= rate < 1:
+                raise ValueError(f"{name} is {rate}; a rate lies in [0, 1).")
+
+    def _check_combinations(self) -> None:
+        if self.d_model % self.n_heads:
+            raise ValueError(
+                f"d_model ({self.d_model}) is not divisible by n_heads ({self.n_heads})."
+            )
+        if self.position == "rotary" and self.head_dim % 2:
+            raise ValueError(
+                f"Rotary positions turn pairs, so the head size d_model / n_heads "
+                f"({self.head_dim}) must be even."
+            )
+        if self.norm == "rmsnorm" and self.norm_bias:
+            raise ValueError("RMSNorm has no bias: set norm_bias to false or norm to layernorm.")
+        if self.norm_bias and not self.norm_gain:
+            raise ValueError("norm_bias without norm_gain is not a known norm: set both or none.")
+        if self.tie_embeddings and self.init == "zero_output":
+            raise ValueError(
+                "init zero_output sets the head to zero, which would zero a tied embedding: "
+                "set tie_embeddings to false or init to normal or scaled_residual."
+            )
