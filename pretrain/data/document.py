@@ -1,0 +1,107 @@
+"""A document, the options that decide what counts as one, and the rule that refuses a bad one."""
+
+from collections import Counter
+from dataclasses import dataclass
+from typing import Any, Literal, get_args
+
+from pretrain.errors import UserError
+
+DocumentRule = Literal["line", "paragraph", "file"]
+SplitRule = Literal["hash", "tail"]
+BadRecordRule = Literal["error", "skip"]
+
+
+@dataclass(frozen=True)
+class Document:
+    """One unit of text, and where it stands (``file:line``, or a row)."""
+
+    text: str
+    where: str
+
+
+@dataclass(frozen=True)
+class SourceOptions:
+    """What makes a document, and which documents are held out.
+
+    Attributes:
+        text_field: the field of a JSONL, Parquet or hub row that holds the text.
+        document: what one document of a plain text file is: each line, each block between blank
+            lines, or the whole file exactly as it is.
+        split: how validation text is chosen where none is named: by the ``hash`` of a document's
+            text (it stays on its side when the corpus grows), or the ``tail`` of the corpus.
+        split_share: the share held out, of documents (``hash``) or characters (``tail``).
+        on_bad_record: stop at a record that is no text, or skip and count it.
+
+    Raises UserError for a value outside these.
+    """
+
+    text_field: str = "text"
+    document: DocumentRule = "line"
+    split: SplitRule = "hash"
+    split_share: float = 0.05
+    on_bad_record: BadRecordRule = "error"
+
+    def __post_init__(self) -> None:
+        rules = {"document": DocumentRule, "split": SplitRule, "on_bad_record": BadRecordRule}
+        for name, rule in rules.items():
+            if getattr(self, name) not in get_args(rule):
+                choices = ", ".join(get_args(rule))
+                raise UserError(f"{name} is {getattr(self, name)!r}: choose one of {choices}")
+        if not 0 < self.split_share < 1:
+            raise UserError(f"split_share is {self.split_share}: it must lie between 0 and 1")
+
+
+class RecordRule:
+    """Refuses what is no text: one UserError, or a count when asked to skip.
+
+    A record is bad when it is not UTF-8, not a JSON object, lacks the text field, holds there
+    anything but a string with a visible character, holds U+0000 (it almost always means a binary
+    or UTF-16 file) or half of a surrogate pair (no UTF-8 can express it).
+    """
+
+    def __init__(self, options: SourceOptions, counts: Counter[str]) -> None:
+        self.options = options
+        self.counts = counts
+
+    def refuse(self, where: str, reason: str, detail: str = "") -> None:
+        """Raise UserError, or count ``reason`` when bad records are skipped."""
+        if self.options.on_bad_record == "skip":
+            self.counts[reason] += 1
+            return
+        raise UserError(
+            f"{where}: {reason}{detail}; mend the record, or skip such records with "
+            "on_bad_record=skip"
+        )
+
+    def row(self, row: Any, where: str) -> Document | None:
+        """The document of a JSONL, Parquet or hub row, or None for a record that is skipped."""
+        name = self.options.text_field
+        if not isinstance(row, dict):
+            return self.refuse(where, "the line is no JSON object")
+        if name not in row:
+            return self.refuse(where, f'no field "{name}"', f" (it has {_names(row)})")
+        text = row[name]
+        if not isinstance(text, str):
+            kind = "null" if text is None else type(text).__name__
+            return self.refuse(where, f'field "{name}" is {kind}, not text')
+        if not text.strip():
+            return self.refuse(where, f'field "{name}" is empty')
+        if reason := flaw(text):
+            return self.refuse(where, f'field "{name}" holds {reason}')
+        return Document(text, where)
+
+
+def flaw(text: str) -> str | None:
+    """What keeps ``text`` from being UTF-8 text, or None."""
+    if "\0" in text:
+        return "a NUL character"
+    if not text.isascii():
+        try:
+            text.encode()
+        except UnicodeEncodeError:
+            return "a lone surrogate"
+    return None
+
+
+def _names(row: dict[str, Any]) -> str:
+    return ", ".join(f'"{name}"' for name in row) or "no field at all"
