@@ -1,0 +1,41 @@
+"""What a batch holds: plain dictionaries, described here."""
+
+from __future__ import annotations
+
+from typing import Any, NotRequired, TypedDict
+
+import torch
+
+
+class CausalBatch(TypedDict):
+    """A batch for a causal language model.
+
+    input_ids: (batch, seq) int64.
+    labels: (batch, seq) int64, the token that follows each input; -100 is no target.
+    n_bytes: float64 scalar, UTF-8 bytes of raw text behind the targets.
+    position: in training, the place in the data that follows this micro-batch.
+    """
+
+    input_ids: torch.Tensor
+    labels: torch.Tensor
+    n_bytes: torch.Tensor
+    position: NotRequired[dict[str, Any]]
+
+
+class MaskedBatch(TypedDict):
+    """A batch for a masked language model.
+
+    input_ids: (batch, seq) int64, masks applied.
+    masked_positions: (capacity,) int64 into the flattened (batch · seq); 0 for filler.
+    labels: (capacity,) int64, the original ids at those positions; -100 for filler.
+    attention_mask: (batch, seq) bool, True for real tokens; only where there is padding.
+    n_bytes: float64 scalar, UTF-8 bytes of the raw text of the rows.
+    position: in training, the place in the data that follows this micro-batch.
+    """
+
+    input_ids: torch.Tensor
+    masked_positions: torch.Tensor
+    labels: torch.Tensor
+    attention_mask: NotRequired[torch.Tensor]
+    n_bytes: torch.Tensor
+    position: NotRequired[dict[str, Any]]

@@ -1,0 +1,342 @@
+"""LightningDataModules: from the name of a corpus to batches."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from lightning.pytorch import LightningDataModule
+from lightning.pytorch.callbacks import Timer
+from torch.utils.data import DataLoader
+
+from pretrain.data.masking import Masker, MaskingConfig
+from pretrain.data.mixing import Mixed
+from pretrain.data.packing import CausalPacking, MaskedPacking, PackedBlocks, Packing
+from pretrain.data.prepared import PreparedCorpus
+from pretrain.data.sampler import BlockOrder, InOrder, MicroBatchSampler, Shuffled
+from pretrain.data.seeding import Purpose
+from pretrain.data.source import SourceOptions
+from pretrain.data.tokenizer import Tokenizer
+from pretrain.data.tokenizer_training import TokenizerRule
+from pretrain.errors import UserError
+
+
+@dataclass(frozen=True)
+class SplitFacts:
+    """How much a split holds: documents, tokens, UTF-8 bytes and blocks."""
+
+    n_documents: int
+    n_tokens: int
+    n_bytes: int
+    n_blocks: int
+
+
+class _ResumableLoader(DataLoader):
+    """Tells Lightning that a resume is exact; the state itself is the data module's."""
+
+    def state_dict(self) -> dict[str, Any]:
+        return {}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        pass
+
+
+class TextDataModule(LightningDataModule):
+    """Packed blocks of a corpus, for training and validation. Use one of its two subclasses.
+
+    Args:
+        source: the corpus: "builtin", a file, glob, folder, URL or Hugging Face name; or several
+            of them with their weights.
+        val_source: where validation text comes from; None takes it from the source.
+        text_field: the field of a JSONL, Parquet or hub row that holds the text.
+        document: what a document of plain text is: "line", "paragraph" or "file".
+        split: how validation text is held out: "hash" or "tail".
+        split_share: how much is held out.
+        on_bad_record: "error", or "skip" and count.
+        tokenizer: a path, or a rule to train one by.
+        seq_len: tokens in a row.
+        batch_size: rows in a micro-batch of one device.
+        num_workers: processes that prepare batches.
+        cache: tokenize once into a cache (True), or while training (False); None caches local
+            files up to 20 GB and streams all else.
+        cache_dir: None is ~/.cache/pretrain (XDG_CACHE_HOME is respected).
+        seed: of the order of the data and the masks; None takes that of `seed_everything`, or 0.
+
+    Raises UserError, in `prepare_data` and `setup`, for what cannot be trained on.
+    """
+
+    objective: str
+
+    def __init__(
+        self,
+        source: str | dict[str, float] = "builtin",
+        val_source: str | None = None,
+        text_field: str = "text",
+        document: str = "line",
+        split: str = "hash",
+        split_share: float = 0.05,
+        on_bad_record: str = "error",
+        *,
+        tokenizer: str | TokenizerRule,
+        seq_len: int = 128,
+        batch_size: int = 32,
+        num_workers: int = 0,
+        cache: bool | None = None,
+        cache_dir: str | None = None,
+        seed: int | None = None,
+    ) -> None:
+        super().__init__()
+        if seq_len < 2:
+            raise UserError(f"seq_len is {seq_len}: a row needs at least 2 tokens.")
+        if batch_size < 1:
+            raise UserError(f"batch_size is {batch_size}: a micro-batch needs at least 1 row.")
+        self.options = SourceOptions(text_field, document, split, split_share, on_bad_record)  # type: ignore[arg-type]
+        self.source, self.val_source, self.tokenizer_spec = source, val_source, tokenizer
+        self.seq_len, self.batch_size, self.num_workers = seq_len, batch_size, num_workers
+        self.cache = cache
+        self.cache_dir = Path(cache_dir).expanduser() if cache_dir else default_cache_dir()
+        self.seed = int(os.environ.get("PL_GLOBAL_SEED", 0)) if seed is None else seed
+        self.corpus: PreparedCorpus | None = None
+        self._position: dict[str, Any] | None = None
+        self._resume_from: dict[str, Any] | None = None
+
+    # ---- what others may ask
+
+    @property
+    def tokenizer(self) -> Tokenizer:
+        """The tokenizer, once `setup` has run."""
+        return self._ready.tokenizer
+
+    @property
+    def uses_cache(self) -> bool:
+        """Whether tokens come from a cache, once `setup` has run."""
+        return self._ready.uses_cache
+
+    @property
+    def notes(self) -> list[str]:
+        """What the user should know: the corpus, its size, where its tokens are."""
+        return self._ready.notes
+
+    def facts(self, split: str) -> SplitFacts | None:
+        """How much a split holds; None where that is not known before it is read."""
+        streams = self._ready.streams(split)
+        if not streams:
+            return None
+        packing = self._packing(split)
+        return SplitFacts(
+            n_documents=sum(stream.n_documents for stream in streams),
+            n_tokens=sum(stream.n_tokens for stream in streams),
+            n_bytes=sum(stream.n_bytes for stream in streams),
+            n_blocks=sum(packing.n_blocks(stream.n_tokens) for stream in streams),
+        )
+
+    # ---- Lightning's hooks
+
+    def prepare_data(self) -> None:
+        """Train the tokenizer and fill the cache, in one process; the others wait."""
+        self._load()
+
+    def setup(self, stage: str | None = None) -> None:
+        """Open what `prepare_data` made, in every process, and refuse what cannot be trained on."""
+        corpus = self._load()
+        if stage == "fit":
+            self._check_has_an_end()
+            for split in ("train", "validation"):
+                facts = self.facts(split)
+                if facts and (facts.n_blocks == 0 or facts.n_tokens <= facts.n_documents):
+                    raise UserError(
+                        f"The {split} split of {corpus.name} has nothing to predict "
+                        f"({facts.n_documents} documents, {facts.n_tokens} tokens): it needs more "
+                        "text, or another split_share or val_source."
+                    )
+
+    def train_dataloader(self) -> DataLoader:
+        """Shuffled micro-batches; goes on at the position of a loaded checkpoint."""
+        blocks = self._blocks("train")
+        order: BlockOrder
+        if self._ready.shares:
+            order = Mixed(blocks.n_blocks_each, self._ready.shares, self.seed)
+        else:
+            order = Shuffled(blocks.n_blocks, self.seed)
+        return self._loader(blocks, order, self._start())
+
+    def val_dataloader(self) -> DataLoader:
+        """Each block of the validation split once, in order, masks fixed."""
+        return self._eval_loader("validation")
+
+    def test_dataloader(self) -> DataLoader:
+        """The test split where there is one, else the validation split."""
+        return self._eval_loader("test" if "test" in self._ready.splits else "validation")
+
+    # ---- the position in the data
+
+    def trained_on(self, batch: dict[str, Any]) -> None:
+        """Remember that this micro-batch was trained on: a checkpoint continues behind it."""
+        self._position = batch["position"]
+        self._resume_from = None
+
+    def state_dict(self) -> dict[str, Any]:
+        """The position behind the last micro-batch that was trained on."""
+        if self._position is None:
+            return {}
+        return {
+            "uses_cache": self.uses_cache,
+            "position": self._position,
+            "rows_per_micro_batch": self.batch_size * self._world()[0],
+        }
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """Let the next `train_dataloader` go on from there."""
+        self._position = state_dict.get("position")
+        self._resume_from = state_dict or None
+
+    def _start(self) -> dict[str, int]:
+        state = self._resume_from
+        if state is None:
+            return {"epoch": 0, "micro_batch": 0}
+        if state["uses_cache"] != self.uses_cache:
+            kept = "a token cache" if state["uses_cache"] else "a stream"
+            raise UserError(
+                f"The checkpoint was trained from {kept}: go on with cache={state['uses_cache']}, "
+                "or the order of the data would change."
+            )
+        rows, position = self.batch_size * self._world()[0], state["position"]
+        if position["micro_batch"] and rows != state["rows_per_micro_batch"]:
+            raise UserError(
+                f"The checkpoint lies inside an epoch of {state['rows_per_micro_batch']} rows a "
+                f"micro-batch over all devices, this run has {rows}: keep batch_size × devices."
+            )
+        return position
+
+    # ---- how it is put together
+
+    @property
+    def _ready(self) -> PreparedCorpus:
+        if self.corpus is None:
+            raise UserError("The data module is not ready: call prepare_data() and setup() first.")
+        return self.corpus
+
+    def _load(self) -> PreparedCorpus:
+        if self.corpus is None:
+            self.corpus = PreparedCorpus.open(
+                self.source,
+                self.val_source,
+                self.options,
+                tokenizer=self.tokenizer_spec,
+                cache=self.cache,
+                cache_dir=self.cache_dir,
+            )
+            self._check_tokenizer(self.corpus.tokenizer)
+            self.corpus.fill()
+        return self.corpus
+
+    def _check_tokenizer(self, tokenizer: Tokenizer) -> None:
+        """Refuse a tokenizer that lacks what the objective needs."""
+
+    def _packing(self, split: str) -> Packing:
+        raise NotImplementedError
+
+    def _check_has_an_end(self) -> None:
+        endless = "a mixture of sources" if self._ready.shares else "a stream"
+        if self.trainer is None or (self.uses_cache and not self._ready.shares):
+            return
+        has_time_limit = any(isinstance(callback, Timer) for callback in self.trainer.callbacks)  # type: ignore[attr-defined]
+        if self.trainer.max_steps == -1 and not has_time_limit:
+            raise UserError(f"The length of {endless} is not known: give the Trainer max_steps.")
+
+    def _world(self) -> tuple[int, int]:
+        """Number of processes, and this one's."""
+        if self.trainer is not None:
+            return self.trainer.world_size, self.trainer.global_rank
+        if torch.distributed.is_available() and torch.distributed.is_initialized():
+            return torch.distributed.get_world_size(), torch.distributed.get_rank()
+        return 1, 0
+
+    def _blocks(self, split: str) -> PackedBlocks:
+        return PackedBlocks(self._ready.streams(split), self._packing(split), self.batch_size)
+
+    def _eval_loader(self, split: str) -> DataLoader:
+        blocks = self._blocks(split)
+        return self._loader(blocks, InOrder(blocks.n_blocks), start=None)
+
+    def _loader(
+        self, blocks: PackedBlocks, order: BlockOrder, start: dict[str, int] | None
+    ) -> DataLoader:
+        n_ranks, rank = self._world()
+        sampler = MicroBatchSampler(
+            blocks, order, self.batch_size, n_ranks=n_ranks, rank=rank, start=start
+        )
+        return _ResumableLoader(
+            blocks,
+            sampler=sampler,
+            batch_size=None,  # an item is a whole micro-batch
+            num_workers=self.num_workers,
+            pin_memory=torch.cuda.is_available(),
+            persistent_workers=self.num_workers > 0,
+        )
+
+
+class CausalLMDataModule(TextDataModule):
+    """Batches for a causal language model: see `TextDataModule` and `CausalBatch`."""
+
+    objective = "clm"
+
+    def _packing(self, split: str) -> Packing:
+        pad_id = self.tokenizer.pad_id
+        return CausalPacking(self.seq_len, filler_id=0 if pad_id is None else pad_id)
+
+
+class MaskedLMDataModule(TextDataModule):
+    """Batches for a masked language model: see `TextDataModule` and `MaskedBatch`.
+
+    Args:
+        masking: how many tokens are predicted, and what stands in their place.
+        kwargs: those of `TextDataModule`.
+    """
+
+    objective = "mlm"
+
+    def __init__(
+        self,
+        source: str | dict[str, float] = "builtin",
+        *,
+        masking: MaskingConfig | None = None,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(source, **kwargs)
+        self.masking = masking or MaskingConfig()
+
+    def _check_tokenizer(self, tokenizer: Tokenizer) -> None:
+        roles = {"[MASK]": tokenizer.mask_id, "[CLS]": tokenizer.cls_id, "[SEP]": tokenizer.sep_id}
+        missing = [name for name, index in roles.items() if index is None]
+        if missing:
+            raise UserError(
+                f"The tokenizer has no {', '.join(missing)}, which masked language modelling "
+                "needs: use a WordPiece tokenizer with these tokens, or train one (kind wordpiece)."
+            )
+
+    def _packing(self, split: str) -> Packing:
+        tokenizer = self.tokenizer
+        assert tokenizer.mask_id is not None
+        assert tokenizer.cls_id is not None
+        used = set(tokenizer.backend.get_vocab(with_added_tokens=True).values())
+        unused = set(range(tokenizer.vocab_size)) - used
+        masker = Masker(
+            self.masking,
+            self.seq_len,
+            mask_id=tokenizer.mask_id,
+            special_ids=(*tokenizer.special_ids, *unused),
+            vocab_size=tokenizer.vocab_size,
+            seed=self.seed,
+            purpose=Purpose.TRAIN_MASKS if split == "train" else Purpose.VALIDATION_MASKS,
+        )
+        filler_id = 0 if tokenizer.pad_id is None else tokenizer.pad_id
+        return MaskedPacking(self.seq_len, tokenizer.cls_id, filler_id, masker)
+
+
+def default_cache_dir() -> Path:
+    """~/.cache/pretrain, or its like under XDG_CACHE_HOME."""
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "pretrain"
