@@ -75,20 +75,28 @@ class RecordRule:
 
     def row(self, row: Any, where: str) -> Document | None:
         """The document of a JSONL, Parquet or hub row, or None for a record that is skipped."""
+        reason, detail = self._wrong(row)
+        if reason:
+            self.refuse(where, reason, detail)
+            return None
+        return Document(row[self.options.text_field], where)
+
+    def _wrong(self, row: Any) -> tuple[str, str]:
+        """(what is wrong, a detail of it), both empty for a good row."""
         name = self.options.text_field
         if not isinstance(row, dict):
-            return self.refuse(where, "the line is no JSON object")
+            return "the line is no JSON object", ""
         if name not in row:
-            return self.refuse(where, f'no field "{name}"', f" (it has {_names(row)})")
+            names = ", ".join(f'"{key}"' for key in row) or "none"
+            return f'no field "{name}"', f" (its fields: {names})"
         text = row[name]
         if not isinstance(text, str):
             kind = "null" if text is None else type(text).__name__
-            return self.refuse(where, f'field "{name}" is {kind}, not text')
+            return f'field "{name}" is {kind}, not text', ""
         if not text.strip():
-            return self.refuse(where, f'field "{name}" is empty')
-        if reason := flaw(text):
-            return self.refuse(where, f'field "{name}" holds {reason}')
-        return Document(text, where)
+            return f'field "{name}" is empty', ""
+        reason = flaw(text)
+        return (f'field "{name}" holds {reason}', "") if reason else ("", "")
 
 
 def flaw(text: str) -> str | None:
@@ -101,7 +109,3 @@ def flaw(text: str) -> str | None:
         except UnicodeEncodeError:
             return "a lone surrogate"
     return None
-
-
-def _names(row: dict[str, Any]) -> str:
-    return ", ".join(f'"{name}"' for name in row) or "no field at all"

@@ -1,7 +1,6 @@
 """Text to token ids and back: one wrapper over `tokenizers`, whatever the kind."""
 
 import hashlib
-import json
 from collections.abc import Iterable, Sequence
 from functools import cached_property
 from pathlib import Path
@@ -11,7 +10,6 @@ import numpy as np
 from tokenizers import Tokenizer as Backend
 
 from pretrain.data.files import written_whole
-from pretrain.errors import UserError
 
 # What the usual tokenizers call their special tokens, the likeliest first.
 _ROLES = {
@@ -97,16 +95,23 @@ class Tokenizer:
 
     @classmethod
     def load(cls, path: str | Path, lowercase: bool = True) -> "Tokenizer":
-        """A ``tokenizer.json``, a BERT ``vocab.txt``, GPT-2's ``vocab.json`` or their folder."""
-        raise NotImplementedError
+        """A ``tokenizer.json``, a BERT ``vocab.txt``, GPT-2's ``vocab.json`` or their folder.
+
+        Args:
+            path: the file or folder; GPT-2's ``merges.txt`` is found beside its vocabulary.
+            lowercase: whether text is lower-cased for a ``vocab.txt`` (the others say so).
+
+        Raises UserError for a path that holds no tokenizer.
+        """
+        from pretrain.data.tokenizer_files import read_backend
+
+        return cls(read_backend(Path(path), lowercase))
 
     def __reduce__(self) -> tuple[Any, ...]:
         return Tokenizer.from_json, (self.to_json(),)
 
 
-def _first(
-    names: Sequence[str], flagged: dict[str, int], vocabulary: dict[str, int]
-) -> int | None:
+def _first(names: Sequence[str], flagged: dict[str, int], vocabulary: dict[str, int]) -> int | None:
     for table in (flagged, vocabulary):
         for name in names:
             if name in table:

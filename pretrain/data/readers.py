@@ -1,0 +1,207 @@
+"""Files to documents: text and JSONL line by line, Parquet and hub rows through `datasets`.
+
+Only LF, CRLF and CR end a line; U+2028, VT or U+0085 are text. A byte order mark is dropped and
+blank lines are ignored. Memory is bounded by the longest document.
+"""
+
+import glob
+import io
+import json
+import lzma
+import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from itertools import groupby
+from pathlib import PurePosixPath
+from typing import IO, Any
+
+from pretrain.data.document import Document, RecordRule, flaw
+from pretrain.errors import UserError
+
+TEXT_EXTENSIONS = (".txt", ".text", ".md")
+JSON_EXTENSIONS = (".jsonl", ".ndjson", ".json")
+PARQUET_EXTENSIONS = (".parquet",)
+EXTENSIONS = TEXT_EXTENSIONS + JSON_EXTENSIONS + PARQUET_EXTENSIONS
+COMPRESSIONS = (".gz", ".bz2", ".xz", ".zst")
+
+_CHUNK_BYTES = 1 << 17
+_ROWS_AT_ONCE = 256
+
+
+@dataclass(frozen=True)
+class DataFile:
+    """A file in a file system of fsspec, and the name that messages give it."""
+
+    filesystem: Any
+    path: str
+    name: str
+
+
+def extension(path: str) -> str:
+    """The lower-case extension that tells the format, without that of a compression."""
+    pure = PurePosixPath(path.lower())
+    return PurePosixPath(pure.stem).suffix if pure.suffix in COMPRESSIONS else pure.suffix
+
+
+def read_documents(file: DataFile, rule: RecordRule) -> Iterator[Document]:
+    """The documents of one file, in order.
+
+    Raises UserError naming the file, and the line or row, for a file that can't be read to its
+    end or a bad record (unless those are skipped).
+    """
+    kind = extension(file.path)
+    if kind in PARQUET_EXTENSIONS:
+        yield from _read_parquet(file, rule)
+        return
+    # A document that is the whole file keeps its line ends.
+    whole = kind in TEXT_EXTENSIONS and rule.options.document == "file"
+    with _told_by_name(file.name), _opened(file) as raw:
+        stream = io.TextIOWrapper(
+            # Bytes that are no UTF-8 become lone surrogates, which a decoded text can't hold.
+            raw,
+            encoding="utf-8-sig",
+            errors="surrogateescape",
+            newline="" if whole else None,
+        )
+        if kind in JSON_EXTENSIONS:
+            yield from _read_json_lines(stream, file.name, rule)
+        else:
+            yield from _read_text(stream, file.name, rule)
+
+
+def read_rows(dataset: Any, name: str, rule: RecordRule) -> Iterator[Document]:
+    """The documents of a streaming ``datasets.IterableDataset``; rows are counted from 1."""
+    first = next(iter(dataset), None)
+    if first is not None and rule.options.text_field in first:
+        dataset = dataset.select_columns([rule.options.text_field])
+    number = 0
+    for batch in dataset.iter(batch_size=_ROWS_AT_ONCE):
+        columns = list(batch)
+        for values in zip(*batch.values(), strict=True):
+            number += 1
+            row = dict(zip(columns, values, strict=True))
+            if document := rule.row(row, f"{name}, row {number}"):
+                yield document
+
+
+def _read_parquet(file: DataFile, rule: RecordRule) -> Iterator[Document]:
+    from datasets import load_dataset
+
+    address = file.filesystem.unstrip_protocol(glob.escape(file.path))
+    with _told_by_name(file.name):
+        try:
+            dataset = load_dataset("parquet", data_files=address, split="train", streaming=True)
+            yield from read_rows(dataset, file.name, rule)
+        # pyarrow's and datasets' errors for a damaged file share no base class.
+        except ValueError as error:
+            raise OSError(str(error)) from error
+
+
+def _read_json_lines(stream: IO[str], name: str, rule: RecordRule) -> Iterator[Document]:
+    for number, line in enumerate(stream, 1):
+        if not line.strip():
+            continue
+        where = f"{name}:{number}"
+        if flaw(line) == "a lone surrogate":
+            rule.refuse(where, "not UTF-8")
+            continue
+        try:
+            row = json.loads(line)
+        except (ValueError, RecursionError) as error:
+            cut = "" if line.endswith("\n") else ", the last line may be cut off"
+            rule.refuse(where, "not JSON", f" ({error}{cut})")
+            continue
+        if document := rule.row(row, where):
+            yield document
+
+
+def _read_text(stream: IO[str], name: str, rule: RecordRule) -> Iterator[Document]:
+    for number, text in _records(stream, rule.options.document):
+        reason = flaw(text)
+        if reason is None:
+            yield Document(text, f"{name}:{number}")
+            continue
+        reason = "not UTF-8" if reason == "a lone surrogate" else reason
+        rule.refuse(f"{name}:{number + _lines_before_flaw(text)}", reason)
+
+
+def _records(stream: IO[str], document: str) -> Iterator[tuple[int, str]]:
+    """(number of its first line, text) of every record that is not blank."""
+    if document == "file":
+        text = stream.read()
+        if text.strip():
+            yield 1, text
+        return
+    lines = ((number, line.removesuffix("\n")) for number, line in enumerate(stream, 1))
+    if document == "line":
+        yield from ((number, line) for number, line in lines if line.strip())
+        return
+    for filled, block in groupby(lines, key=lambda numbered: bool(numbered[1].strip())):
+        if filled:
+            number, first = next(block)
+            yield number, "\n".join([first, *(line for _, line in block)])
+
+
+def _lines_before_flaw(text: str) -> int:
+    bad = next(i for i, char in enumerate(text) if char == "\0" or "\ud800" <= char <= "\udfff")
+    return text[:bad].replace("\r\n", "\n").replace("\r", "\n").count("\n")
+
+
+@contextmanager
+def _told_by_name(name: str) -> Iterator[None]:
+    """Turn what a damaged or unreachable file raises into one sentence."""
+    try:
+        yield
+    except UserError:
+        raise
+    except (EOFError, OSError, zlib.error, lzma.LZMAError) as error:
+        reason = " ".join(str(error).split()) or type(error).__name__
+        raise UserError(
+            f"{name} can't be read to its end, it may be cut off or damaged ({reason})"
+        ) from error
+
+
+@contextmanager
+def _opened(file: DataFile) -> Iterator[IO[bytes]]:
+    is_zstandard = file.path.lower().endswith(".zst")
+    compression = None if is_zstandard else "infer"
+    with file.filesystem.open(file.path, "rb", compression=compression) as raw:
+        yield io.BufferedReader(_ZstandardReader(raw, file.name)) if is_zstandard else raw
+
+
+class _ZstandardReader(io.RawIOBase):
+    """All frames of a .zst file; a cut one raises EOFError (fsspec's reader says nothing)."""
+
+    def __init__(self, raw: IO[bytes], name: str) -> None:
+        try:
+            import zstandard
+        except ImportError as error:
+            raise UserError(
+                f"{name} is compressed with Zstandard: pip install zstandard"
+            ) from error
+        self._raw = raw
+        self._new_frame = zstandard.ZstdDecompressor().decompressobj
+        self._failure = zstandard.ZstdError
+        self._frame = self._new_frame()
+        self._ready = b""
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        while not self._ready:
+            compressed = self._frame.unused_data or self._raw.read(_CHUNK_BYTES)
+            if not compressed:
+                if not self._frame.eof:
+                    raise EOFError("the last frame has no end")
+                return 0
+            if self._frame.eof:
+                self._frame = self._new_frame()
+            try:
+                self._ready = self._frame.decompress(compressed)
+            except self._failure as error:
+                raise EOFError(str(error)) from error
+        size = min(len(buffer), len(self._ready))
+        buffer[:size], self._ready = self._ready[:size], self._ready[size:]
+        return size
