@@ -146,7 +146,7 @@ class TextDataModule(LightningDataModule):
             self._check_has_an_end()
             for split in ("train", "validation"):
                 facts = self.facts(split)
-                if facts and (facts.n_blocks == 0 or facts.n_tokens <= facts.n_documents):
+                if facts and not self._has_target(facts):
                     raise UserError(
                         f"The {split} split of {corpus.name} has nothing to predict "
                         f"({facts.n_documents} documents, {facts.n_tokens} tokens): it needs more "
@@ -239,6 +239,9 @@ class TextDataModule(LightningDataModule):
     def _packing(self, split: str) -> Packing:
         raise NotImplementedError
 
+    def _has_target(self, facts: SplitFacts) -> bool:
+        return facts.n_blocks > 0
+
     def _check_has_an_end(self) -> None:
         endless = "a mixture of sources" if self._ready.shares else "a stream"
         if self.trainer is None or (self.uses_cache and not self._ready.shares):
@@ -317,6 +320,9 @@ class MaskedLMDataModule(TextDataModule):
                 f"The tokenizer has no {', '.join(missing)}, which masked language modelling "
                 "needs: use a WordPiece tokenizer with these tokens, or train one (kind wordpiece)."
             )
+
+    def _has_target(self, facts: SplitFacts) -> bool:
+        return facts.n_tokens > facts.n_documents  # more than the [SEP] that closes each
 
     def _packing(self, split: str) -> Packing:
         tokenizer = self.tokenizer

@@ -87,10 +87,10 @@ class MicroBatchSampler(DistributedSampler):
             self.epoch, self.first_micro_batch = epoch, 0
 
     def __iter__(self) -> Iterator[MicroBatch]:
-        first, self.first_micro_batch = self.first_micro_batch, 0
-        return self._micro_batches(self.epoch, first)
-
-    def _micro_batches(self, epoch: int, first: int) -> Iterator[MicroBatch]:
+        # A generator, so that the start is used up by the pass that is really made: a DataLoader
+        # with workers calls iter() twice before it asks for the first item
+        epoch, first = self.epoch, self.first_micro_batch
+        self.first_micro_batch = 0
         blocks, epochs = self.order.blocks(epoch)
         for micro_batch in range(first, len(self)):
             start = (micro_batch * self.num_replicas + self.rank) * self.batch_size
