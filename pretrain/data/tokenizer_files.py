@@ -54,7 +54,8 @@ def read_backend(path: Path, lowercase: bool) -> Backend:
         if path.suffix == ".txt":
             return wordpiece_backend(_vocabulary_lines(path, text), lowercase)
         content = json.loads(text)
-        if isinstance(content, dict) and "model" in content:
+        # A vocabulary may hold the token "model".
+        if isinstance(content, dict) and isinstance(content.get("model"), dict):
             return Backend.from_str(text)
         if isinstance(content, dict) and all(type(index) is int for index in content.values()):
             return byte_level_backend(content, _merges_beside(path))

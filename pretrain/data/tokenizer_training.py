@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass
 from importlib import metadata
 from pathlib import Path
-from typing import Literal, get_args
+from typing import Any, Literal, get_args
 
 from tokenizers import Tokenizer as Backend
 from tokenizers import pre_tokenizers, trainers
@@ -158,7 +158,9 @@ def _train_pieces(
     first: list[str] | None = None,
 ) -> dict[str, int]:
     backend = wordpiece_backend({"[UNK]": 0}, rule.lowercase)
-    bounds = {"limit_alphabet": len(alphabet), "initial_alphabet": alphabet} if alphabet else {}
+    bounds: dict[str, Any] = {}
+    if alphabet:
+        bounds = {"limit_alphabet": len(alphabet), "initial_alphabet": alphabet}
     trainer = trainers.WordPieceTrainer(
         **bounds,
         vocab_size=vocab_size,
