@@ -1,0 +1,91 @@
+"""The command line: a table of commands, each loaded when it is used.
+
+Nothing heavy is imported here, so ``pretrain --help`` answers at once.
+"""
+
+import difflib
+import sys
+from collections.abc import Sequence
+from importlib import import_module
+from typing import NamedTuple
+
+from pretrain import __version__
+from pretrain.errors import UserError
+
+
+class Command(NamedTuple):
+    """A row of the table: where the command lives and what it does."""
+
+    module: str
+    function: str
+    summary: str
+
+
+COMMANDS = {
+    "fit": Command("pretrain.commands.fit", "run", "Pretrain a model from a recipe."),
+    "validate": Command(
+        "pretrain.commands.evaluate", "validate", "Measure a checkpoint on the validation split."
+    ),
+    "test": Command(
+        "pretrain.commands.evaluate", "test", "Measure a checkpoint on the test split."
+    ),
+    "predict": Command("pretrain.commands.evaluate", "predict", "Run a checkpoint over the data."),
+    "generate": Command("pretrain.commands.generate", "run", "Continue a text with a GPT."),
+    "fill-mask": Command(
+        "pretrain.commands.fill_mask", "run", "Fill the [MASK] of a text with a BERT."
+    ),
+    "tokenizer": Command(
+        "pretrain.commands.tokenizer", "run", "Train a tokenizer, or show what one does."
+    ),
+}
+
+
+def main(argv: Sequence[str] | None = None) -> None:
+    """Run one command; exits with status 1 and one sentence on a user's mistake."""
+    arguments = list(sys.argv[1:] if argv is None else argv)
+    try:
+        _dispatch(arguments)
+    except UserError as error:
+        print(f"pretrain: {error}", file=sys.stderr)
+        sys.exit(1)
+    except KeyboardInterrupt:
+        print("pretrain: interrupted", file=sys.stderr)
+        sys.exit(130)
+    except BrokenPipeError:  # the reader of our output, such as `head`, has gone
+        sys.stderr.close()
+        sys.exit(1)
+
+
+def help_text() -> str:
+    """The answer to ``pretrain --help``."""
+    width = max(map(len, COMMANDS))
+    rows = "\n".join(f"  {name:<{width}}  {row.summary}" for name, row in COMMANDS.items())
+    return (
+        "Pretrain small BERTs and GPTs, and see inside them while they learn.\n\n"
+        f"usage: pretrain COMMAND [OPTIONS]\n\ncommands:\n{rows}\n\n"
+        "Start with:  pretrain fit --config configs/gpt_tiny.yaml\n"
+        "Options of a command:  pretrain COMMAND --help"
+    )
+
+
+def _dispatch(arguments: list[str]) -> None:
+    if not arguments or arguments[0] in ("-h", "--help", "help"):
+        print(help_text())
+        return
+    name, rest = arguments[0], arguments[1:]
+    if name == "--version":
+        print(f"pretrain {__version__}")
+        return
+    if name not in COMMANDS:
+        raise UserError(_unknown(name, arguments))
+    command = COMMANDS[name]
+    getattr(import_module(command.module), command.function)(rest)
+
+
+def _unknown(name: str, arguments: list[str]) -> str:
+    if name.startswith("-"):
+        later = next((word for word in arguments if word in COMMANDS), "fit")
+        return f"Options stand behind the command: pretrain {later} {name} ..."
+    near = difflib.get_close_matches(name, COMMANDS, n=1)
+    hint = f"did you mean {near[0]}?" if near else f"the commands are {', '.join(COMMANDS)}."
+    return f"There is no command {name!r}: {hint}"

@@ -1,0 +1,131 @@
+"""A command that takes a configuration: recipe files and options, checked, into objects."""
+
+import tempfile
+import warnings
+from pathlib import Path
+from typing import Any, Literal
+
+import jsonargparse
+import yaml
+from lightning.pytorch import LightningDataModule, LightningModule, Trainer
+from lightning.pytorch.cli import LightningArgumentParser, LightningCLI
+
+import pretrain.data.datamodule
+import pretrain.tasks  # noqa: F401  short class names are found among what is imported
+from pretrain.commands.adoption import refuse_contradictions, write_base_layer
+from pretrain.commands.complaints import explain
+from pretrain.errors import UserError
+from pretrain.hardware import resolve_precision
+from pretrain.runs.console import hush_libraries
+from pretrain.tasks.warm_start import read_checkpoint
+
+DEFAULT_SEED = 1
+Precision = Literal["auto", "bf16-mixed", "16-mixed", "32-true", "bf16-true", "16-true", "64-true"]
+
+
+class RunTrainer(Trainer):
+    """Lightning's Trainer, whose precision may be ``auto``: what this machine is fast in.
+
+    Args:
+        precision: arithmetic of the training; ``auto`` asks the device.
+        kwargs: those of ``lightning.Trainer``.
+    """
+
+    def __init__(self, *, precision: Precision = "auto", **kwargs: Any) -> None:
+        accelerator = kwargs.get("accelerator", "auto")
+        name = accelerator if isinstance(accelerator, str) else "auto"
+        super().__init__(precision=resolve_precision(precision, name), **kwargs)  # type: ignore[arg-type]
+
+
+class ConfiguredCLI(LightningCLI):
+    """Parses ``argv`` into a task, a DataModule and a Trainer.
+
+    One parser without subcommands, so that an abbreviated or unknown key is always refused, and a
+    configuration file holds the same keys for every command.
+
+    Args:
+        command: the command's name, for the help text.
+        argv: its options.
+    """
+
+    def __init__(self, command: str, argv: list[str]) -> None:
+        hush_libraries()
+        self.argv = argv
+        self._scratch = tempfile.TemporaryDirectory(prefix="pretrain-")
+        super().__init__(
+            LightningModule,
+            LightningDataModule,
+            save_config_callback=None,
+            trainer_class=RunTrainer,
+            seed_everything_default=DEFAULT_SEED,
+            parser_kwargs={
+                "prog": f"pretrain {command}",
+                "description": "Keys may stand in YAML files (--config FILE, the last one wins) "
+                "and on the command line.",
+                "allow_abbrev": False,
+                "exit_on_error": False,
+            },
+            subclass_mode_model=True,
+            subclass_mode_data=True,
+            args=argv,
+            run=False,
+            auto_configure_optimizers=False,
+            load_from_checkpoint_support=False,
+        )
+
+    def add_arguments_to_parser(self, parser: LightningArgumentParser) -> None:
+        """Options about the run itself, beside model, data and trainer."""
+        parser.add_argument("--run_name", type=str | None, help="The run's folder in runs_dir.")
+        parser.add_argument("--runs_dir", type=str, default="runs", help="Where runs live.")
+        parser.add_argument(
+            "--ckpt_path", type=str | None, help="A checkpoint, or 'last' of the run of this name."
+        )
+
+    def parse_arguments(self, parser: LightningArgumentParser, args: Any) -> None:
+        """Parse, and say in one sentence what is wrong."""
+        self.config = self._parse(args)
+
+    def instantiate_classes(self) -> None:
+        """Build task, DataModule and Trainer; what cannot work together is a user's mistake."""
+        try:
+            super().instantiate_classes()
+        except ValueError as error:
+            raise UserError(str(error)) from error
+
+    def adopt(self, checkpoint_path: str | Path) -> dict[str, Any]:
+        """Take architecture and tokenizer from a checkpoint, and return the checkpoint.
+
+        Raises ``UserError`` where the configuration contradicts the checkpoint's architecture.
+        """
+        checkpoint = read_checkpoint(str(checkpoint_path))
+        network = checkpoint["hyper_parameters"]["network"]
+        scratch = Path(self._scratch.name)
+        layer = scratch / "architecture.yaml"
+        write_base_layer(network, self.config.model.class_path, self.config.data.class_path, layer)
+        files = self.config.get("config")
+        self.config = self._parse(["--config", str(layer), *self.argv])
+        self.config["config"] = files
+        asked = self.config.model.init_args.network
+        refuse_contradictions(vars(asked), network, checkpoint_path)
+        if checkpoint.get("tokenizer") is not None:
+            tokenizer = scratch / "tokenizer.json"
+            tokenizer.write_text(checkpoint["tokenizer"], encoding="utf-8")
+            self.config.data.init_args.tokenizer = str(tokenizer)
+        return checkpoint
+
+    def _parse(self, arguments: list[str]) -> jsonargparse.Namespace:
+        try:
+            return self.parser.parse_args(arguments)
+        except jsonargparse.ArgumentError as error:
+            raise UserError(explain(str(error), self.parser)) from error
+
+    def dump(self, config: jsonargparse.Namespace) -> str:
+        """``config`` as YAML text that ``--config`` reads back."""
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            return self.parser.dump(config, skip_none=False)
+
+    def settings(self) -> dict[str, Any]:
+        """The configuration as nested plain values."""
+        settings: dict[str, Any] = yaml.safe_load(self.dump(self.config))
+        return settings

@@ -1,0 +1,235 @@
+"""``pretrain fit``: train a model from a recipe, in a run folder of its own."""
+
+import os
+from typing import Any
+
+import yaml
+from lightning.pytorch import Trainer
+from lightning.pytorch.cli import LightningArgumentParser
+from lightning.pytorch.loggers import Logger
+
+from pretrain.commands.configured import ConfiguredCLI, RunTrainer
+from pretrain.data.datamodule import TextDataModule
+from pretrain.hardware import resolve_precision, slow_precision_warning
+from pretrain.runs.callbacks import run_callbacks, run_loggers
+from pretrain.runs.card import RunCard, read_card
+from pretrain.runs.checkpoint_io import AtomicCheckpointIO
+from pretrain.runs.console import say
+from pretrain.runs.folder import make_folder, plan_run, recipe_name, release_folder
+from pretrain.runs.loggers import SafeWandbLogger
+from pretrain.runs.metrics_file import cut_back
+from pretrain.runs.run_files import RunFiles
+from pretrain.runs.summary import closing_lines
+from pretrain.runs.validation_schedule import (
+    BATCHES,
+    TIMES_PER_RUN,
+    ValidationSchedule,
+    whole_split,
+)
+from pretrain.tasks import LanguageModel
+from pretrain.tasks.checks import check_fit
+
+# Set for every process that something else has started, Lightning's own launcher included.
+_RANK_VARIABLES = ("RANK", "LOCAL_RANK", "SLURM_PROCID")
+
+
+def run(argv: list[str]) -> None:
+    """Train as the options in ``argv`` say."""
+    FitCLI(argv).train()
+
+
+class FitCLI(ConfiguredCLI):
+    """Plans the run, builds everything, trains, and measures the final model."""
+
+    def __init__(self, argv: list[str]) -> None:
+        self._warnings: list[str] = []
+        super().__init__("fit", argv)
+
+    def add_arguments_to_parser(self, parser: LightningArgumentParser) -> None:
+        """Add what only training knows."""
+        super().add_arguments_to_parser(parser)
+        parser.add_argument(
+            "--init_from",
+            type=str | None,
+            help="Start a new run with this checkpoint's weights, architecture and tokenizer.",
+        )
+
+    # Before anything is built -------------------------------------------------------------------
+
+    def before_instantiate_classes(self) -> None:
+        """Choose the folder, the architecture and the arithmetic."""
+        config = self.config
+        self.recipe = recipe_name([str(file) for file in config.get("config") or ()])
+        self.plan = plan_run(config.run_name, config.runs_dir, self.recipe, config.ckpt_path)
+        self._tokenizer_spec = config.data.init_args.get("tokenizer")
+        self.start_step = 0
+        self.init_from = None if self.plan.checkpoint else config.init_from
+        source = self.plan.checkpoint or self.init_from
+        if source is not None:
+            checkpoint = self.adopt(source)
+            self.start_step = 0 if self.init_from else checkpoint["global_step"]
+        if self.init_from is not None:
+            self._tokenizer_spec = str(self.plan.folder.tokenizer)
+        self._resolve_precision()
+
+    def _resolve_precision(self) -> None:
+        trainer = self.config.trainer
+        asked, accelerator = trainer.precision, str(trainer.accelerator)
+        earlier = self.plan.folder.config
+        if asked == "auto" and self.plan.continues and earlier.is_file():
+            # A run keeps the arithmetic that it has, on another machine too.
+            asked = yaml.safe_load(earlier.read_text("utf-8"))["trainer"]["precision"]
+        trainer.precision = resolve_precision(asked, accelerator)
+        warning = slow_precision_warning(trainer.precision, accelerator)
+        if warning is not None:
+            self._warn(warning)
+
+    def _warn(self, line: str) -> None:
+        say(line)
+        self._warnings.append(line)
+
+    # Building -----------------------------------------------------------------------------------
+
+    def instantiate_trainer(self, **kwargs: Any) -> Trainer:
+        """A Trainer with the run's callbacks and loggers; nothing is written yet."""
+        options = dict(self.config_init.trainer)
+        given = options["callbacks"] or []
+        given = list(given) if isinstance(given, (list, tuple)) else [given]
+        folder = self.plan.folder
+        facts = {
+            "recipe": self.recipe,
+            "run_name": folder.name,
+            "precision": options["precision"],
+            "init_from": self.config.init_from,
+            "warnings": self._warnings,
+        }
+        self.card = RunCard(folder.card, facts)
+        options["callbacks"] = run_callbacks(
+            folder,
+            RunFiles(folder, self.config_text, self.settings()),
+            self.card,
+            self._validation_schedule(options),
+            given,
+            show_progress=options["enable_progress_bar"] is not False,
+            keep_checkpoints=options["enable_checkpointing"] is not False,
+        )
+        logger = options["logger"]
+        loggers = [logger] if isinstance(logger, Logger) else logger
+        options["logger"] = run_loggers(folder, loggers, note=self._warn)
+        options["enable_model_summary"] = bool(options["enable_model_summary"])
+        options["default_root_dir"] = options["default_root_dir"] or folder.path
+        options["plugins"] = [*_as_list(options["plugins"]), AtomicCheckpointIO()]
+        return RunTrainer(**options)
+
+    @staticmethod
+    def _validation_schedule(options: dict[str, Any]) -> ValidationSchedule:
+        """Ours, as far as the user has not said otherwise."""
+        own_interval = (
+            options["val_check_interval"] is None
+            and options["check_val_every_n_epoch"] == 1
+            and not options["fast_dev_run"]
+        )
+        return ValidationSchedule(
+            times_per_run=TIMES_PER_RUN if own_interval else None,
+            batches=BATCHES if options["limit_val_batches"] is None else None,
+        )
+
+    def config_text(self, uses_cache: bool | None) -> str:
+        """The complete configuration, free of what would keep the run from being repeated."""
+        config = self.config.clone()
+        config.pop("config", None)
+        config.run_name = config.ckpt_path = None
+        init_args = config.data.init_args
+        if "tokenizer" in init_args:
+            init_args.tokenizer = self._tokenizer_spec
+        if "cache" in init_args and uses_cache is not None:
+            init_args.cache = uses_cache
+        return self.dump(config)
+
+    # Training -----------------------------------------------------------------------------------
+
+    def train(self) -> None:
+        """Check, make the folder, fit, measure the final model on the whole split, say what was."""
+        plan, folder = self.plan, self.plan.folder
+        if self._has_nothing_to_do():
+            return
+        self._check_data()
+        make_folder(folder)
+        if plan.note is not None:
+            say(plan.note)
+        cut_back(folder.metrics, self.start_step)
+        self.card.write()
+        say(f"Run {folder.path}, precision {self.config.trainer.precision}.")
+        try:
+            self._fit_and_measure()
+        except BaseException:
+            if self.card.values["status"] == "running":
+                self.card.write(status="failed")
+            say(
+                f"Run {folder.path} is {self.card.values['status']}. The same command with "
+                f"--run_name {folder.name} --ckpt_path last goes on with it."
+            )
+            raise
+        finally:
+            release_folder()
+            self._close_loggers()
+        for line in closing_lines(folder, self.card.values, self._wandb() is not None):
+            say(line)
+
+    def _has_nothing_to_do(self) -> bool:
+        """Whether the run of this name has come to its end, so that a repeated command is done."""
+        max_steps = self.config.trainer.max_steps
+        if not self.plan.continues or not 0 < max_steps <= self.start_step:
+            return False
+        if read_card(self.plan.folder.card)["status"] != "finished":
+            return False
+        say(
+            f"Run {self.plan.folder.path} is finished at step {self.start_step}: nothing to do. "
+            "A larger --trainer.max_steps would go on with it."
+        )
+        return True
+
+    def _check_data(self) -> None:
+        """Read the corpus and compare it with the model, before anything is written.
+
+        Where several processes were started from outside, Lightning's own hooks do it: there one
+        process prepares the data while the others wait.
+        """
+        if any(name in os.environ for name in _RANK_VARIABLES):
+            return
+        if not isinstance(self.datamodule, TextDataModule):
+            return
+        self.datamodule.trainer = self.trainer
+        self.datamodule.prepare_data()
+        self.datamodule.setup("fit")
+        if isinstance(self.model, LanguageModel):
+            check_fit(self.model, self.datamodule)
+
+    def _fit_and_measure(self) -> None:
+        trainer, data = self.trainer, self.datamodule
+        if self.init_from is not None:
+            self.model.init_weights_from(self.init_from)
+        trainer.fit(self.model, datamodule=data, ckpt_path=self.plan.checkpoint)
+        measured: dict[str, Any] = {}
+        if trainer.limit_val_batches:
+            with whole_split(trainer):
+                measured = dict(trainer.validate(self.model, datamodule=data, verbose=False)[0])
+        self.card.finish(trainer, measured)
+        final = {f"final/{key}": value for key, value in measured.items() if "/" in key}
+        for logger in trainer.loggers if final and trainer.is_global_zero else ():
+            logger.log_metrics(final, step=trainer.global_step)
+
+    def _wandb(self) -> SafeWandbLogger | None:
+        loggers = self.trainer.loggers
+        return next((one for one in loggers if isinstance(one, SafeWandbLogger)), None)
+
+    def _close_loggers(self) -> None:
+        wandb = self._wandb()
+        if wandb is not None:
+            wandb.close()
+
+
+def _as_list(value: Any) -> list[Any]:
+    if value is None:
+        return []
+    return list(value) if isinstance(value, (list, tuple)) else [value]
