@@ -1,0 +1,272 @@
+"""The LightningModule that every language model shares: network, loss over the global batch,
+optimizer, validation, and a checkpoint that is complete.
+"""
+
+import os
+from abc import abstractmethod
+from dataclasses import asdict, replace
+from typing import Any, ClassVar
+
+import torch
+from lightning.pytorch import LightningModule
+from lightning.pytorch.utilities.types import OptimizerLRSchedulerConfig
+from torch import Tensor
+from torch.optim.lr_scheduler import LambdaLR
+
+from pretrain.errors import UserError
+from pretrain.model import LanguageModelHead, Transformer, TransformerConfig, initialize
+from pretrain.tasks.checks import check_fit
+from pretrain.tasks.gradients import GlobalTargetMean
+from pretrain.tasks.losses import LossSums, ScoreSums, evaluate_targets, training_loss
+from pretrain.tasks.metrics import LanguageModelingScore
+from pretrain.tasks.optimizer import MuonAdamW, OptimizerConfig
+from pretrain.tasks.parameter_groups import parameter_groups
+from pretrain.tasks.schedule import ScheduleConfig, rate_factor
+from pretrain.tasks.warm_start import load_weights
+
+Batch = dict[str, Any]
+
+
+class LanguageModel(LightningModule):
+    """Base of ``MaskedLM`` and ``CausalLM``: one block stack and one head over the vocabulary.
+
+    Args:
+        network: Shape and parts of the Transformer. Its ``vocab_size`` may be left open: the
+            tokenizer of the DataModule decides it.
+        lr: Peak learning rate of the blocks' matrices; all other rates are ratios to it.
+        optimizer: Algorithms, ratios, decay.
+        schedule: How the rate moves over the optimizer steps.
+        label_smoothing: Mass given to the uniform distribution in the training objective;
+            reported losses are plain likelihoods all the same.
+        compile: Compile the block stack with ``torch.compile``.
+
+    Raises:
+        ValueError: One sentence, for a configuration that cannot work.
+    """
+
+    objective: ClassVar[str]
+    causal: ClassVar[bool]
+
+    def __init__(
+        self,
+        network: TransformerConfig = TransformerConfig(),  # noqa: B008  frozen
+        lr: float = 0.02,
+        optimizer: OptimizerConfig = OptimizerConfig(),  # noqa: B008
+        schedule: ScheduleConfig = ScheduleConfig(),  # noqa: B008
+        label_smoothing: float = 0.0,
+        compile: bool = False,
+    ) -> None:
+        super().__init__()
+        if lr <= 0 or not 0 <= label_smoothing < 1:
+            raise ValueError(
+                f"lr ({lr}) must be greater than 0 and label_smoothing ({label_smoothing}) "
+                "in [0, 1)."
+            )
+        # A checkpoint gives plain dictionaries back: only plain types load with weights_only.
+        self.config = _as(TransformerConfig, network)
+        self.optimizer_config = _as(OptimizerConfig, optimizer)
+        self.schedule_config = _as(ScheduleConfig, schedule)
+        self.lr = lr
+        self.label_smoothing = label_smoothing
+        self.compile_network = compile
+        self.tokenizer_json: str | None = None
+        self.transformer: Transformer = None  # type: ignore[assignment]  # see configure_model
+        self.head: LanguageModelHead = None  # type: ignore[assignment]
+        self.score = LanguageModelingScore()
+        self.target_mean = GlobalTargetMean()
+        self._init_from: str | None = None
+        self._window: list[Batch] = []
+        self._lr_of_step = lr
+        self.save_hyperparameters(
+            {
+                "network": asdict(self.config),
+                "lr": lr,
+                "optimizer": asdict(self.optimizer_config),
+                "schedule": asdict(self.schedule_config),
+                "label_smoothing": label_smoothing,
+                "compile": compile,
+            }
+        )
+
+    # Building ----------------------------------------------------------------------------------
+
+    def setup(self, stage: str) -> None:
+        """Take tokenizer and vocabulary from the DataModule, and check that all fit together."""
+        data = getattr(self.trainer, "datamodule", None)
+        if data is None or not hasattr(data, "tokenizer"):
+            return
+        check_fit(self, data)
+        self.tokenizer_json = data.tokenizer.to_json()
+        if self.config.vocab_size is None:
+            self._set_vocab_size(data.tokenizer.vocab_size)
+
+    def configure_model(self) -> None:
+        """Build the network once; Lightning calls this before fit, validation and loading."""
+        if self.transformer is not None:
+            return
+        self.transformer = Transformer(self.config, self.causal)
+        self.head = LanguageModelHead(self.config, self.transformer.embeddings.token)
+        initialize(self.transformer, self.head)
+        if self._init_from is not None:
+            load_weights(self, self._init_from)
+        if self.compile_network:
+            self.transformer.compile()  # in place, so that no key gets a prefix
+
+    def init_weights_from(self, checkpoint: str) -> None:
+        """Start from the weights in ``checkpoint`` (a path) when the network is built."""
+        self._init_from = checkpoint
+
+    def _set_vocab_size(self, vocab_size: int) -> None:
+        self.config = replace(self.config, vocab_size=vocab_size)
+        self.hparams["network"] = asdict(self.config)
+
+    # The network on a batch --------------------------------------------------------------------
+
+    def hidden_states(self, batch: Batch) -> Tensor:
+        """The block stack's output ``(batch, seq, d_model)``; observers call this too."""
+        return self.transformer(
+            batch["input_ids"], batch.get("attention_mask"), batch.get("segment_ids")
+        )
+
+    def forward(self, input_ids: Tensor, attention_mask: Tensor | None = None) -> Tensor:
+        """Logits ``(batch, seq, vocab_size)``, for use and inspection."""
+        return self.head(self.transformer(input_ids, attention_mask))
+
+    @abstractmethod
+    def target_states(self, batch: Batch) -> tuple[Tensor, Tensor]:
+        """Hidden states ``(n, d_model)`` that predict something, and their labels ``(n,)``."""
+
+    def losses(self, batch: Batch) -> LossSums:
+        """Sums over the target tokens of ``batch``."""
+        hidden, labels = self.target_states(batch)
+        hidden = self.head.transform(hidden)
+        return training_loss(hidden, self.head.decoder, labels, self.label_smoothing)
+
+    def scores(self, batch: Batch) -> ScoreSums:
+        """The same in evaluation: float32 likelihood and number of hits."""
+        hidden, labels = self.target_states(batch)
+        return evaluate_targets(self.head.transform(hidden), self.head.decoder, labels)
+
+    # Training ----------------------------------------------------------------------------------
+
+    def on_train_batch_start(self, batch: Batch, batch_idx: int) -> None:
+        """Seed dropout from what is being trained on, so that no hidden state must be saved."""
+        if self.config.dropout or self.config.attention_dropout:
+            seed = int(os.environ.get("PL_GLOBAL_SEED", 0))
+            place = (seed, self.current_epoch, batch_idx, self.global_rank)
+            torch.manual_seed(hash(place) % 2**63)
+
+    def training_step(self, batch: Batch, batch_idx: int) -> Tensor:
+        """Loss of one micro-batch, scaled so that the step follows the global mean."""
+        self._window.append(batch)
+        return self.target_mean.scale(self.losses(batch), batch["labels"].numel(), self.trainer)
+
+    def on_after_backward(self) -> None:
+        """Turn the window's gradient into that of the mean over all its target tokens."""
+        self.target_mean.correct(self.parameters(), self.trainer)
+
+    def optimizer_step(self, epoch: int, batch_idx: int, optimizer: Any, *args: Any) -> None:
+        """Take the step, then tell the DataModule which micro-batches were trained on.
+
+        Lightning fetches one batch ahead, so the loader's own position is not the training's.
+        """
+        lr = optimizer.param_groups[0]["lr"]
+        super().optimizer_step(epoch, batch_idx, optimizer, *args)
+        self._lr_of_step = lr  # the scheduler moves on before anything is logged
+        trained_on = getattr(getattr(self.trainer, "datamodule", None), "trained_on", None)
+        if trained_on is not None:
+            for batch in self._window:
+                trained_on(batch)
+        self._window.clear()
+
+    def on_train_batch_end(self, outputs: Any, batch: Batch, batch_idx: int) -> None:
+        """Log the mean loss since the last log, at the trainer's rhythm."""
+        step = self.trainer.global_step
+        every = self.trainer.log_every_n_steps  # type: ignore[attr-defined]
+        if not every or step % every or step == self.target_mean.logged_step:
+            return
+        self.log("train/loss", self.target_mean.pop_mean_nll(self.trainer), prog_bar=True)
+        self.log_dict({"lr": self._lr_of_step, "step": float(step)})
+
+    def configure_optimizers(self) -> OptimizerLRSchedulerConfig:
+        """AdamW, with Muon for the matrices where asked for, under the step-wise schedule."""
+        groups = parameter_groups(self, self.optimizer_config, self.lr)
+        optimizer = MuonAdamW(groups)
+        factor = rate_factor(self.schedule_config, self._max_steps(), self.config.d_model)
+        # LambdaLR counts the steps taken; the next one is one more.
+        schedule = LambdaLR(optimizer, lambda taken: factor(taken + 1))
+        return {
+            "optimizer": optimizer,
+            "lr_scheduler": {"scheduler": schedule, "interval": "step"},
+        }
+
+    def _max_steps(self) -> int:
+        if self.trainer.max_steps > 0:
+            return self.trainer.max_steps
+        steps = self.trainer.estimated_stepping_batches
+        if steps == float("inf"):
+            raise UserError(
+                "The length of this corpus is not known, so the schedule has no end: "
+                "set trainer.max_steps."
+            )
+        return int(steps)
+
+    # Evaluation --------------------------------------------------------------------------------
+
+    def validation_step(self, batch: Batch, batch_idx: int) -> None:
+        """Add one micro-batch to the sums of the split."""
+        self.score.update(self.scores(batch), batch.get("n_bytes", 0.0))
+
+    test_step = validation_step
+
+    def on_validation_epoch_end(self) -> None:
+        """Report the split's figures, as ``val/...``."""
+        self._report("val")
+
+    def on_test_epoch_end(self) -> None:
+        """Report the split's figures, as ``test/...``."""
+        self._report("test")
+
+    def _report(self, split: str) -> None:
+        figures = {f"{split}/{name}": value for name, value in self._figures().items()}
+        self.score.reset()
+        # Lightning takes "step" for the x axis: the number of optimizer steps taken.
+        self.log_dict({**figures, "step": float(self.trainer.global_step)})
+
+    def _figures(self) -> dict[str, float]:
+        figures = self.score.compute()
+        accuracy = figures.pop("accuracy", None)
+        if not self.causal and accuracy is not None:
+            figures["masked_accuracy"] = accuracy
+        return figures
+
+    # Cost and checkpoint -----------------------------------------------------------------------
+
+    def target_share(self) -> float:
+        """Share of the input tokens that enter the loss."""
+        return 1.0
+
+    def flops_per_token(self, seq_len: int) -> float:
+        """Useful floating-point operations of training per input token (forward and backward).
+
+        6 per weight of the blocks' matrices, 12·n_layers·seq·d_model for attention (half of it
+        where it is causal), and 6 per weight of the head on the tokens that enter the loss
+        (Kaplan et al. 2020, section 2.1; Chowdhery et al. 2022, appendix B).
+        """
+        blocks = sum(p.numel() for p in self.transformer.blocks.parameters() if p.ndim == 2)
+        attention = 12 * self.config.n_layers * seq_len * self.config.d_model
+        head = sum(p.numel() for p in self.head.parameters() if p.ndim == 2)
+        return 6 * blocks + attention * (0.5 if self.causal else 1) + 6 * head * self.target_share()
+
+    def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
+        """Add what makes the file complete: the objective and the tokenizer."""
+        checkpoint["objective"] = self.objective
+        checkpoint["tokenizer"] = self.tokenizer_json
+
+    def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
+        """Take the tokenizer back."""
+        self.tokenizer_json = checkpoint.get("tokenizer")
+
+
+def _as(kind: type, value: Any) -> Any:
+    return value if isinstance(value, kind) else kind(**value)

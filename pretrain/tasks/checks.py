@@ -1,0 +1,49 @@
+"""What model and data must agree on, checked before the first step."""
+
+from typing import TYPE_CHECKING, Any
+
+from pretrain.errors import UserError
+
+if TYPE_CHECKING:
+    from pretrain.tasks.base import LanguageModel
+
+
+def check_fit(task: "LanguageModel", data: Any) -> None:
+    """Refuse a model and a DataModule that cannot work together.
+
+    Args:
+        task: The language model; its network need not be built yet.
+        data: A DataModule with ``objective``, ``seq_len`` and ``tokenizer``.
+
+    Raises:
+        UserError: One sentence that names both sides.
+    """
+    if data.objective != task.objective:
+        raise UserError(
+            f"{type(task).__name__} cannot learn from {type(data).__name__}: use "
+            f"{'MaskedLMDataModule' if task.objective == 'mlm' else 'CausalLMDataModule'}."
+        )
+    config = task.config
+    if config.position == "learned" and data.seq_len > config.max_len:
+        raise UserError(
+            f"data.seq_len ({data.seq_len}) is longer than the {config.max_len} learned positions "
+            "of model.network.max_len: shorten one or raise the other."
+        )
+    _check_vocabulary(config.vocab_size, data.tokenizer.vocab_size)
+
+
+def _check_vocabulary(model_size: int | None, tokenizer_size: int) -> None:
+    if model_size is None or model_size == tokenizer_size:
+        return
+    if model_size < tokenizer_size:
+        raise UserError(
+            f"The tokenizer's largest id is {tokenizer_size - 1}, but model.network.vocab_size is "
+            f"{model_size}: leave vocab_size out (null) and it follows from the tokenizer."
+        )
+    # A table rounded up for the hardware is fine; a larger gap means the wrong tokenizer.
+    if model_size > -(-tokenizer_size // 64) * 64:
+        raise UserError(
+            f"model.network.vocab_size is {model_size}, but the tokenizer has only "
+            f"{tokenizer_size} tokens: leave vocab_size out (null) and it follows from the "
+            "tokenizer."
+        )

@@ -1,0 +1,70 @@
+"""The gradient of the mean loss over the target tokens of the GLOBAL batch.
+
+A mean of means would weigh a micro-batch with few targets as much as one with many. With one
+process and one micro-batch per step the sum is simply divided before the backward pass. Else each
+micro-batch goes backward with its sum over a constant, and once per optimizer step, after the
+last backward pass and before anything clips or observes, the gradients are multiplied by
+constant × accumulation × processes / targets (Lightning divided by the accumulation, DDP by the
+number of processes).
+"""
+
+from collections.abc import Iterable
+
+import torch
+from lightning.pytorch import Trainer
+from torch import Tensor
+from torch.nn import Parameter
+
+from pretrain.tasks.losses import LossSums
+
+
+class GlobalTargetMean:
+    """Counts target tokens of a window and of a log period; no host synchronisation between.
+
+    Attributes:
+        logged_step: The optimizer step at which the mean loss was last taken out.
+    """
+
+    def __init__(self) -> None:
+        self.logged_step = 0
+        self._nominal = 1
+        self._window_targets: Tensor | None = None
+        self._period: Tensor | None = None
+
+    def scale(self, sums: LossSums, nominal: int, trainer: Trainer) -> Tensor:
+        """What to go backward from; ``nominal`` is the constant number of targets a batch has."""
+        seen = torch.stack([sums.nll.double(), sums.n_targets.double()])
+        self._period = seen if self._period is None else self._period + seen
+        if not self._needs_correction(trainer):
+            return sums.objective / sums.n_targets.clamp(min=1)
+        self._nominal = nominal
+        counted = self._window_targets
+        self._window_targets = sums.n_targets if counted is None else counted + sums.n_targets
+        return sums.objective / nominal
+
+    def correct(self, parameters: Iterable[Parameter], trainer: Trainer) -> None:
+        """After the last backward pass of a window: multiply the gradients, else do nothing."""
+        if self._window_targets is None or not self._window_ends(trainer):
+            return
+        targets = trainer.strategy.reduce(self._window_targets.double(), reduce_op="sum")
+        parts = self._nominal * trainer.accumulate_grad_batches * trainer.world_size
+        gradients = [p.grad for p in parameters if p.grad is not None]
+        torch._foreach_mul_(gradients, (parts / targets.clamp(min=1)).to(gradients[0].dtype))
+        self._window_targets = None
+
+    def pop_mean_nll(self, trainer: Trainer) -> Tensor:
+        """Mean negative log-likelihood in nats per target, over all ranks, since the last call."""
+        self.logged_step = trainer.global_step
+        assert self._period is not None
+        nll, n_targets = trainer.strategy.reduce(self._period, reduce_op="sum")
+        self._period = None
+        return (nll / n_targets.clamp(min=1)).float()
+
+    @staticmethod
+    def _needs_correction(trainer: Trainer) -> bool:
+        return trainer.accumulate_grad_batches > 1 or trainer.world_size > 1
+
+    @staticmethod
+    def _window_ends(trainer: Trainer) -> bool:
+        done = trainer.fit_loop.epoch_loop.batch_progress.current.ready
+        return done % trainer.accumulate_grad_batches == 0 or trainer.is_last_batch

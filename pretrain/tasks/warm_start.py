@@ -1,0 +1,60 @@
+"""Weights from a finished run as the start of a new one."""
+
+from typing import TYPE_CHECKING, Any
+
+import torch
+from lightning.pytorch.utilities import rank_zero_info
+
+from pretrain.errors import UserError
+
+if TYPE_CHECKING:
+    from pretrain.tasks.base import LanguageModel
+
+
+def read_checkpoint(path: str) -> dict[str, Any]:
+    """A checkpoint's content on the CPU, by memory map, plain types and tensors only.
+
+    Raises:
+        UserError: The file is missing, is no checkpoint of this package, or holds code.
+    """
+    try:
+        checkpoint = torch.load(path, map_location="cpu", weights_only=True, mmap=True)
+    except FileNotFoundError:
+        raise UserError(f"There is no checkpoint at {path}.") from None
+    except Exception as error:
+        raise UserError(
+            f"{path} cannot be read as a checkpoint ({str(error).splitlines()[0]}); give the path "
+            "of a file such as runs/NAME/checkpoints/best.ckpt."
+        ) from None
+    if not isinstance(checkpoint, dict) or "objective" not in checkpoint:
+        raise UserError(f"{path} is not a checkpoint of pretrain: it names no objective.")
+    return checkpoint
+
+
+def load_weights(task: "LanguageModel", path: str) -> None:
+    """Copy the block stack from ``path``, and the head where it is the same; say what is new.
+
+    Raises:
+        UserError: A tensor of the block stack is missing, unexpected or of another shape.
+    """
+    weights = read_checkpoint(path)["state_dict"]
+    own = task.state_dict()
+    wrong = [
+        name
+        for name in sorted(own.keys() | weights.keys())
+        if name.startswith("transformer.")
+        and (name not in own or name not in weights or own[name].shape != weights[name].shape)
+    ]
+    if wrong:
+        raise UserError(
+            f"The weights in {path} do not fit this network: {', '.join(wrong[:3])}"
+            f"{' and more' if len(wrong) > 3 else ''} differ; use the architecture of that run."
+        )
+    fitting = {k: v for k, v in weights.items() if k in own and own[k].shape == v.shape}
+    task.load_state_dict(fitting, strict=False)
+    for names, what in (
+        (sorted(weights.keys() - fitting.keys()), "dropped"),
+        (sorted(own.keys() - fitting.keys()), "new, from random weights"),
+    ):
+        if names:
+            rank_zero_info(f"Heads {what}: {', '.join(names)}")
