@@ -12,13 +12,19 @@ from lightning.pytorch import LightningDataModule
 from lightning.pytorch.callbacks import Timer
 from torch.utils.data import DataLoader
 
+from pretrain.data.loaders import (
+    Share,
+    cached_eval_loader,
+    cached_train_loader,
+    streamed_eval_loader,
+    streamed_train_loader,
+)
 from pretrain.data.masking import Masker, MaskingConfig
-from pretrain.data.mixing import Mixed
-from pretrain.data.packing import CausalPacking, MaskedPacking, PackedBlocks, Packing
+from pretrain.data.packing import CausalPacking, MaskedPacking, Packing
 from pretrain.data.prepared import PreparedCorpus
-from pretrain.data.sampler import BlockOrder, InOrder, MicroBatchSampler, Shuffled
 from pretrain.data.seeding import Purpose
 from pretrain.data.source import SourceOptions
+from pretrain.data.streaming import StreamLoader, check_workers, furthest, moved
 from pretrain.data.tokenizer import Tokenizer
 from pretrain.data.tokenizer_training import TokenizerRule
 from pretrain.errors import UserError
@@ -32,16 +38,6 @@ class SplitFacts:
     n_tokens: int
     n_bytes: int
     n_blocks: int
-
-
-class _ResumableLoader(DataLoader):
-    """Tells Lightning that a resume is exact; the state itself is the data module's."""
-
-    def state_dict(self) -> dict[str, Any]:
-        return {}
-
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        pass
 
 
 class TextDataModule(LightningDataModule):
@@ -144,6 +140,8 @@ class TextDataModule(LightningDataModule):
         corpus = self._load()
         if stage == "fit":
             self._check_has_an_end()
+            if not self.uses_cache:
+                check_workers(self.num_workers, self._world()[0])
             for split in ("train", "validation"):
                 facts = self.facts(split)
                 if facts and not self._has_target(facts):
@@ -153,15 +151,13 @@ class TextDataModule(LightningDataModule):
                         "text, or another split_share or val_source."
                     )
 
-    def train_dataloader(self) -> DataLoader:
+    def train_dataloader(self) -> DataLoader | StreamLoader:
         """Shuffled micro-batches; goes on at the position of a loaded checkpoint."""
-        blocks = self._blocks("train")
-        order: BlockOrder
-        if self._ready.shares:
-            order = Mixed(blocks.n_blocks_each, self._ready.shares, self.seed)
-        else:
-            order = Shuffled(blocks.n_blocks, self.seed)
-        return self._loader(blocks, order, self._start())
+        share, packing = self._share(), self._packing("train")
+        position = self._resumed_position()
+        if self.uses_cache:
+            return cached_train_loader(self._ready, packing, share, position)
+        return streamed_train_loader(self._ready, packing, share, position, self._agree)
 
     def val_dataloader(self) -> DataLoader:
         """Each block of the validation split once, in order, masks fixed."""
@@ -171,20 +167,29 @@ class TextDataModule(LightningDataModule):
         """The test split where there is one, else the validation split."""
         return self._eval_loader("test" if "test" in self._ready.splits else "validation")
 
+    def _eval_loader(self, split: str) -> DataLoader:
+        make = cached_eval_loader if self.uses_cache else streamed_eval_loader
+        return make(self._ready, self._packing(split), self._share(), split)
+
     # ---- the position in the data
 
     def trained_on(self, batch: dict[str, Any]) -> None:
         """Remember that this micro-batch was trained on: a checkpoint continues behind it."""
-        self._position = batch["position"]
+        after = batch["position"]
+        self._position = after if self.uses_cache else moved(self._position, after)
         self._resume_from = None
 
     def state_dict(self) -> dict[str, Any]:
-        """The position behind the last micro-batch that was trained on."""
+        """The position behind the last micro-batch that was trained on; ask on every rank."""
         if self._position is None:
             return {}
+        position = self._position
+        if not self.uses_cache:
+            places = torch.tensor(position["shards"])
+            position = {**position, "shards": furthest(self._gathered(places))}
         return {
             "uses_cache": self.uses_cache,
-            "position": self._position,
+            "position": position,
             "rows_per_micro_batch": self.batch_size * self._world()[0],
         }
 
@@ -193,10 +198,11 @@ class TextDataModule(LightningDataModule):
         self._position = state_dict.get("position")
         self._resume_from = state_dict or None
 
-    def _start(self) -> dict[str, int]:
+    def _resumed_position(self) -> dict[str, Any] | None:
         state = self._resume_from
         if state is None:
-            return {"epoch": 0, "micro_batch": 0}
+            self._position = None
+            return None
         if state["uses_cache"] != self.uses_cache:
             kept = "a token cache" if state["uses_cache"] else "a stream"
             raise UserError(
@@ -204,7 +210,7 @@ class TextDataModule(LightningDataModule):
                 "or the order of the data would change."
             )
         rows, position = self.batch_size * self._world()[0], state["position"]
-        if position["micro_batch"] and rows != state["rows_per_micro_batch"]:
+        if position.get("micro_batch") and rows != state["rows_per_micro_batch"]:
             raise UserError(
                 f"The checkpoint lies inside an epoch of {state['rows_per_micro_batch']} rows a "
                 f"micro-batch over all devices, this run has {rows}: keep batch_size × devices."
@@ -258,28 +264,23 @@ class TextDataModule(LightningDataModule):
             return torch.distributed.get_world_size(), torch.distributed.get_rank()
         return 1, 0
 
-    def _blocks(self, split: str) -> PackedBlocks:
-        return PackedBlocks(self._ready.streams(split), self._packing(split), self.batch_size)
-
-    def _eval_loader(self, split: str) -> DataLoader:
-        blocks = self._blocks(split)
-        return self._loader(blocks, InOrder(blocks.n_blocks), start=None)
-
-    def _loader(
-        self, blocks: PackedBlocks, order: BlockOrder, start: dict[str, int] | None
-    ) -> DataLoader:
+    def _share(self) -> Share:
         n_ranks, rank = self._world()
-        sampler = MicroBatchSampler(
-            blocks, order, self.batch_size, n_ranks=n_ranks, rank=rank, start=start
-        )
-        return _ResumableLoader(
-            blocks,
-            sampler=sampler,
-            batch_size=None,  # an item is a whole micro-batch
-            num_workers=self.num_workers,
-            pin_memory=torch.cuda.is_available(),
-            persistent_workers=self.num_workers > 0,
-        )
+        return Share(self.batch_size, self.num_workers, self.seed, n_ranks, rank)
+
+    def _agree(self, flags: torch.Tensor) -> torch.Tensor:
+        """The maximum over all ranks."""
+        return self._gathered(flags).amax(dim=0)
+
+    def _gathered(self, tensor: torch.Tensor) -> torch.Tensor:
+        """The tensors of all ranks (ranks, ...), on the CPU."""
+        if self._world()[0] == 1:
+            return tensor[None]
+        device = torch.device("cpu") if self.trainer is None else self.trainer.strategy.root_device
+        local = tensor.to(device)
+        parts = [torch.empty_like(local) for _ in range(self._world()[0])]
+        torch.distributed.all_gather(parts, local)
+        return torch.stack(parts).cpu()
 
 
 class CausalLMDataModule(TextDataModule):
