@@ -1,0 +1,29 @@
+"""``pretrain fill-mask``: fill the [MASK] of a text with a BERT."""
+
+import jsonargparse
+
+from pretrain.errors import UserError
+
+
+def run(argv: list[str]) -> None:
+    """Print the likeliest tokens for every mask, with their probabilities."""
+    parser = jsonargparse.ArgumentParser(
+        prog="pretrain fill-mask", description="Fill the [MASK] of a text with a BERT."
+    )
+    parser.add_argument("checkpoint", type=str, help="such as runs/NAME/checkpoints/best.ckpt")
+    parser.add_argument("text", type=str, help='such as "The capital of France is [MASK]."')
+    parser.add_argument("--top_k", type=int, default=5, help="Guesses per mask.")
+    options = parser.parse_args(argv)
+    if options.top_k < 1:
+        raise UserError(f"top_k is {options.top_k}; it must be at least 1.")
+    # Here, so that --help need not wait for torch.
+    from pretrain.tasks import load_task
+    from pretrain.tasks.sampling import fill_masks
+
+    task = load_task(options.checkpoint)
+    if task.causal:
+        raise UserError(f"{options.checkpoint} is a causal language model: use pretrain generate.")
+    for guesses in fill_masks(task, options.text, options.top_k):
+        for guess in guesses:
+            print(f"{guess.probability:6.1%}  {guess.token:<16} {guess.text}")
+        print()
