@@ -1,6 +1,7 @@
 """The kinds of corpus that a source string can name: files, a hub dataset, the built-in one."""
 
 import json
+import os
 import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -15,6 +16,7 @@ from pretrain.data.readers import (
     extension,
     read_documents,
     read_rows,
+    told_by_name,
 )
 from pretrain.data.splits import TRAIN, named_parts, split_of_name, split_of_path
 from pretrain.errors import UserError
@@ -75,7 +77,7 @@ class FileCorpus:
         files = list(self._used())
         if any("file" not in _protocols(file.filesystem) for file in files):
             return None
-        return sum(Path(file.path).stat().st_size for file in files)
+        return sum(_local_stat(file).st_size for file in files)
 
     def identity(self) -> str:
         """Paths, sizes and times of change (elsewhere: what the file system tells a version by)."""
@@ -156,7 +158,10 @@ class BuiltinCorpus:
 
 
 def _find_files(source: str) -> dict[str, DataFile]:
-    """Name relative to the source → file, sorted; empty if nothing is there."""
+    """Name relative to the source → file, sorted; empty if nothing is there.
+
+    Hidden files are left out, and links to folders are not followed (they may lead in a circle).
+    """
     import fsspec
 
     remote = "://" in source
@@ -186,15 +191,20 @@ def _find_files(source: str) -> dict[str, DataFile]:
         if extension(name) in EXTENSIONS and not re.search(r"(^|/)\.", relative[name])
     }
     if not files and (remote or filesystem.exists(path)):
-        raise UserError(f"{source} holds no file with a known extension ({_KNOWN})")
+        raise UserError(f"{source}: nothing is there, or no file with a known extension ({_KNOWN})")
     return files
 
 
 def _identity(file: DataFile) -> Sequence[Any]:
     if "file" in _protocols(file.filesystem):
-        stat = Path(file.path).stat()
+        stat = _local_stat(file)
         return file.path, stat.st_size, stat.st_mtime_ns
     return file.name, file.filesystem.ukey(file.path)
+
+
+def _local_stat(file: DataFile) -> os.stat_result:
+    with told_by_name(file.name):
+        return Path(file.path).stat()
 
 
 def _protocols(filesystem: Any) -> tuple[str, ...]:

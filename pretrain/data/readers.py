@@ -23,7 +23,8 @@ TEXT_EXTENSIONS = (".txt", ".text", ".md")
 JSON_EXTENSIONS = (".jsonl", ".ndjson", ".json")
 PARQUET_EXTENSIONS = (".parquet",)
 EXTENSIONS = TEXT_EXTENSIONS + JSON_EXTENSIONS + PARQUET_EXTENSIONS
-COMPRESSIONS = (".gz", ".bz2", ".xz", ".zst")
+# extension → fsspec's name of it; None where this module reads it itself
+COMPRESSIONS = {".gz": "gzip", ".bz2": "bz2", ".xz": "xz", ".zst": None}
 
 _CHUNK_BYTES = 1 << 17
 _ROWS_AT_ONCE = 256
@@ -40,7 +41,7 @@ class DataFile:
 
 def extension(path: str) -> str:
     """The lower-case extension that tells the format, without that of a compression."""
-    pure = PurePosixPath(path.lower())
+    pure = _without_query(path)
     return PurePosixPath(pure.stem).suffix if pure.suffix in COMPRESSIONS else pure.suffix
 
 
@@ -56,7 +57,7 @@ def read_documents(file: DataFile, rule: RecordRule) -> Iterator[Document]:
         return
     # A document that is the whole file keeps its line ends.
     whole = kind in TEXT_EXTENSIONS and rule.options.document == "file"
-    with _told_by_name(file.name), _opened(file) as raw:
+    with told_by_name(file.name), _opened(file) as raw:
         stream = io.TextIOWrapper(
             # Bytes that are no UTF-8 become lone surrogates, which a decoded text can't hold.
             raw,
@@ -89,7 +90,7 @@ def _read_parquet(file: DataFile, rule: RecordRule) -> Iterator[Document]:
     from datasets import load_dataset
 
     address = file.filesystem.unstrip_protocol(glob.escape(file.path))
-    with _told_by_name(file.name):
+    with told_by_name(file.name):
         try:
             dataset = load_dataset("parquet", data_files=address, split="train", streaming=True)
             yield from read_rows(dataset, file.name, rule)
@@ -109,11 +110,18 @@ def _read_json_lines(stream: IO[str], name: str, rule: RecordRule) -> Iterator[D
         try:
             row = json.loads(line)
         except (ValueError, RecursionError) as error:
-            cut = "" if line.endswith("\n") else ", the last line may be cut off"
-            rule.refuse(where, "not JSON", f" ({error}{cut})")
+            cut = "" if line.endswith("\n") else "; the last line may be cut off"
+            rule.refuse(where, "not JSON", f" ({_json_fault(error)}{cut})")
             continue
         if document := rule.row(row, where):
             yield document
+
+
+def _json_fault(error: Exception) -> str:
+    # The decoder's own message counts lines within the row.
+    if isinstance(error, json.JSONDecodeError):
+        return f"{error.msg} at column {error.colno}"
+    return str(error)
 
 
 def _read_text(stream: IO[str], name: str, rule: RecordRule) -> Iterator[Document]:
@@ -149,12 +157,14 @@ def _lines_before_flaw(text: str) -> int:
 
 
 @contextmanager
-def _told_by_name(name: str) -> Iterator[None]:
+def told_by_name(name: str) -> Iterator[None]:
     """Turn what a damaged or unreachable file raises into one sentence."""
     try:
         yield
     except UserError:
         raise
+    except (FileNotFoundError, PermissionError) as error:
+        raise UserError(f"{name} can't be read ({error.strerror or error})") from error
     except (EOFError, OSError, zlib.error, lzma.LZMAError) as error:
         reason = " ".join(str(error).split()) or type(error).__name__
         raise UserError(
@@ -164,10 +174,15 @@ def _told_by_name(name: str) -> Iterator[None]:
 
 @contextmanager
 def _opened(file: DataFile) -> Iterator[IO[bytes]]:
-    is_zstandard = file.path.lower().endswith(".zst")
-    compression = None if is_zstandard else "infer"
-    with file.filesystem.open(file.path, "rb", compression=compression) as raw:
-        yield io.BufferedReader(_ZstandardReader(raw, file.name)) if is_zstandard else raw
+    suffix = _without_query(file.path).suffix
+    with file.filesystem.open(file.path, "rb", compression=COMPRESSIONS.get(suffix)) as raw:
+        yield io.BufferedReader(_ZstandardReader(raw, file.name)) if suffix == ".zst" else raw
+
+
+def _without_query(path: str) -> PurePosixPath:
+    """The path in lower case; only a URL can have a query, a file may be called ``what?.txt``."""
+    path = path.partition("?")[0] if "://" in path else path
+    return PurePosixPath(path.lower())
 
 
 class _ZstandardReader(io.RawIOBase):

@@ -61,6 +61,19 @@ def test_a_folder_is_read_in_the_order_of_paths_without_hidden_or_foreign_files(
     )
 
 
+def test_a_link_is_followed_to_a_file_and_named_where_it_leads_nowhere(tmp_path):
+    write(tmp_path, a_txt="1\n")
+    (tmp_path / "b.txt").symlink_to(tmp_path / "a.txt")
+    (tmp_path / "circle").symlink_to(tmp_path)
+    source = TextSource(str(tmp_path), str(tmp_path / "a.txt"))
+    assert list(source.texts("train")) == ["1", "1"]
+    (tmp_path / "c.txt").symlink_to(tmp_path / "nowhere")
+    source = TextSource(str(tmp_path), str(tmp_path / "a.txt"))
+    for use in (lambda: source.fingerprint, lambda: list(source.documents())):
+        with pytest.raises(UserError, match=r"c\.txt can't be read \(No such file"):
+            use()
+
+
 def test_a_glob_takes_what_matches(tmp_path):
     write(tmp_path, a_txt="1\n", b_txt="2\n", c_jsonl='{"text": "3"}\n', deep__d_txt="4\n")
     options = SourceOptions(split="tail", split_share=0.5)
@@ -98,7 +111,7 @@ def test_a_url_is_opened_by_fsspec():
         ("/nowhere/*.txt", "no such file or folder"),
         ("nosuchscheme://bucket/x.txt", "can't be opened"),
         ("", "the source is empty"),
-        ("memory://nowhere/x.txt", "no file with a known extension"),
+        ("memory://nowhere/x.txt", "nothing is there"),
     ],
 )
 def test_a_source_that_is_not_there_is_one_sentence(source, said):

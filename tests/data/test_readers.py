@@ -1,6 +1,7 @@
 import bz2
 import gzip
 import lzma
+import random
 from collections import Counter
 
 import fsspec
@@ -200,3 +201,25 @@ def test_the_extension_is_found_behind_that_of_a_compression():
     assert extension("a.b/c.txt") == ".txt"
     assert extension("a.b/c") == ""
     assert extension("a.gz") == ""
+    assert extension("https://host/a.jsonl.gz?download=true") == ".jsonl"
+    assert extension("what?.txt") == ".txt"
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_lines_of_any_bytes_are_those_of_bytes_splitlines(read, seed):
+    pieces = [b"\n", b"\r", b"\r\n", b"a", b" ", b"\x0b", b"\x0c", b"\x1c", b"\xe2\x80\xa8",
+              b"\xc2\x85", b"\xff", b"\0", "\u4e2d".encode()]  # fmt: skip
+    content = b"".join(random.Random(seed).choices(pieces, k=30_000))
+    good, n_bad = [], 0
+    for number, line in enumerate(content.splitlines(), 1):
+        try:
+            text = line.decode()
+        except UnicodeDecodeError:
+            n_bad += 1
+            continue
+        n_bad += "\0" in text
+        if text.strip() and "\0" not in text:
+            good.append((text, f"x.txt:{number}"))
+    documents, counts = read(content, "x.txt", on_bad_record="skip")
+    assert documents == good
+    assert counts.total() == n_bad
