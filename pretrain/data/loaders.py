@@ -26,6 +26,7 @@ class Share:
     seed: int
     n_ranks: int = 1
     rank: int = 0
+    limit: int | float = 1.0  # micro-batches of a training epoch, or a share of them
 
 
 class _ResumableLoader(DataLoader):
@@ -65,6 +66,9 @@ def _cached_loader(
     sampler = MicroBatchSampler(
         blocks, order, share.batch_size, n_ranks=share.n_ranks, rank=share.rank, start=start
     )
+    if start is not None:
+        is_number = isinstance(share.limit, int)
+        sampler.limit = int(share.limit if is_number else share.limit * len(sampler))
     return _ResumableLoader(
         blocks,
         sampler=sampler,

@@ -50,15 +50,16 @@ class MicroBatchSampler(DistributedSampler):
 
     The last ones are filled up with empty blocks, so that all ranks make the same number of equal
     steps and each block is seen exactly once. A `DistributedSampler`, since Lightning replaces any
-    other under DDP and calls `set_epoch` on this one.
+    other under DDP.
 
     Args:
         dataset: what the micro-batches are asked from.
         order: the blocks of each epoch.
         batch_size: blocks in a micro-batch.
         n_ranks, rank: this process among all.
-        start: {"epoch": e, "micro_batch": b} to go on from, in the first pass only; None leaves
-            positions out of the micro-batches and begins at the beginning.
+        start: {"epoch": e, "micro_batch": b} to go on from; each pass after it is the next epoch.
+            None leaves positions out of the micro-batches.
+        limit: micro-batches after which a pass is over at the latest; None takes all.
     """
 
     def __init__(
@@ -70,27 +71,29 @@ class MicroBatchSampler(DistributedSampler):
         n_ranks: int = 1,
         rank: int = 0,
         start: dict[str, int] | None = None,
+        limit: int | None = None,
     ) -> None:
         super().__init__(dataset, num_replicas=n_ranks, rank=rank, shuffle=False)
-        self.order, self.batch_size = order, batch_size
+        self.order, self.batch_size, self.limit = order, batch_size, limit
         self.with_positions = start is not None
-        self.epoch = start["epoch"] if start else 0
-        self.first_micro_batch = start["micro_batch"] if start else 0
+        self.next_start = start or {"epoch": 0, "micro_batch": 0}
 
     def __len__(self) -> int:
         """Micro-batches of a whole epoch on each rank."""
         return math.ceil(self.order.n_blocks / (self.batch_size * self.num_replicas))
 
     def set_epoch(self, epoch: int) -> None:
-        """The epoch of the next pass; another one than before begins at its beginning."""
-        if epoch != self.epoch:
-            self.epoch, self.first_micro_batch = epoch, 0
+        """Does nothing, for the passes are counted here.
+
+        Lightning counts one more epoch when max_steps ends it in the middle, and a run that is
+        continued from there would miss the rest.
+        """
 
     def __iter__(self) -> Iterator[MicroBatch]:
-        # A generator, so that the start is used up by the pass that is really made: a DataLoader
-        # with workers calls iter() twice before it asks for the first item
-        epoch, first = self.epoch, self.first_micro_batch
-        self.first_micro_batch = 0
+        # A generator, so that only a pass that is really made counts: a DataLoader with workers
+        # calls iter() twice before it asks for the first item
+        epoch, first = self.next_start["epoch"], self.next_start["micro_batch"]
+        self.next_start = {"epoch": epoch + 1, "micro_batch": 0}
         blocks, epochs = self.order.blocks(epoch)
         for micro_batch in range(first, len(self)):
             start = (micro_batch * self.num_replicas + self.rank) * self.batch_size
@@ -103,6 +106,6 @@ class MicroBatchSampler(DistributedSampler):
             )
 
     def _position_after(self, epoch: int, micro_batch: int) -> dict[str, int]:
-        if micro_batch + 1 < len(self):
-            return {"epoch": epoch, "micro_batch": micro_batch + 1}
-        return {"epoch": epoch + 1, "micro_batch": 0}
+        if micro_batch + 1 in (len(self), self.limit):
+            return {"epoch": epoch + 1, "micro_batch": 0}
+        return {"epoch": epoch, "micro_batch": micro_batch + 1}

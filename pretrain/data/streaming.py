@@ -150,7 +150,7 @@ class StreamLoader:
         rules: of the stream.
         n_workers: processes that prepare micro-batches.
         n_ranks: processes that train.
-        start: the position to go on from, in the first pass.
+        start: the position to go on from; each pass after it is the next epoch.
         agree: gives the maximum over all ranks of an int tensor.
     """
 
@@ -166,21 +166,11 @@ class StreamLoader:
     ) -> None:
         check_workers(n_workers, n_ranks, rules.n_shards)
         self.stream, self.rules, self.agree = stream, rules, agree
-        self.n_workers, self.n_ranks, self.start = n_workers, n_ranks, start
-
-    @property
-    def sampler(self) -> StreamLoader:
-        """Where the fit loop looks for `set_epoch`."""
-        return self
-
-    def set_epoch(self, epoch: int) -> None:
-        """The epoch of the next pass; another one than before begins at its beginning."""
-        if epoch != self.start["epoch"]:
-            self.start = start_of(epoch, self.rules.n_shards)
+        self.n_workers, self.n_ranks, self.next_start = n_workers, n_ranks, start
 
     def __iter__(self) -> Iterator[dict[str, Any]]:
-        start = self.start
-        self.start = start_of(start["epoch"], self.rules.n_shards)  # of a second pass
+        start = self.next_start
+        self.next_start = start_of(start["epoch"] + 1, self.rules.n_shards)
         held = None  # the last one of an epoch must know that it is the last
         for batch in self._micro_batches(start):
             if held is not None:

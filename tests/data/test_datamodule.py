@@ -94,16 +94,25 @@ def train(datamodule, *, ckpt_path=None, stop_after=None, checkpoint=None, **opt
 
 # 20 documents of 3 to 22 words and an end token: 270 tokens, 34 blocks of 8, 17 micro-batches of 2
 # from a cache; on a stream each document is in a shard of its own, 27 micro-batches
-CUTS = {"mid-epoch": 6, "end of a cached epoch": 17, "end of a streamed epoch": 27, "later": 30}
+CUTS = [  # path, micro-batches before the cut, workers, accumulation
+    ("cached", 6, 0, 1),
+    ("cached", 6, 2, 2),
+    ("cached", 17, 2, 1),
+    ("cached", 18, 0, 2),
+    ("cached", 20, 2, 2),
+    ("streamed", 6, 2, 1),
+    ("streamed", 6, 0, 2),
+    ("streamed", 27, 2, 1),
+    ("streamed", 27, 0, 1),
+    ("streamed", 30, 2, 2),
+]
 
 
-@pytest.mark.parametrize("num_workers", [0, 2])
-@pytest.mark.parametrize("stop_after", CUTS.values(), ids=CUTS)
-@pytest.mark.parametrize("accumulate", [1, 2])
-@pytest.mark.parametrize("cache", [True, False], ids=["cached", "streamed"])
+@pytest.mark.parametrize(("path", "stop_after", "num_workers", "accumulate"), CUTS)
 def test_a_resumed_run_trains_on_the_same_rows(
-    make, tmp_path, stop_after, num_workers, accumulate, cache
+    make, tmp_path, path, stop_after, num_workers, accumulate
 ):
+    cache = path == "cached"
     options = {"max_steps": 40 // accumulate, "accumulate_grad_batches": accumulate}
     whole = train(make(cache=cache), **options)
     checkpoint = str(tmp_path / "cut.ckpt")
@@ -115,6 +124,35 @@ def test_a_resumed_run_trains_on_the_same_rows(
     rest = cut(ckpt_path=checkpoint)
     assert first == whole[:stop_after]
     assert first + rest == whole
+
+
+@pytest.mark.parametrize(
+    ("cache", "max_steps", "num_workers"),
+    [(True, 5, 0), (True, 17, 2), (True, 20, 0), (False, 5, 2), (False, 27, 0)],
+)
+def test_a_run_that_reached_max_steps_can_be_continued(
+    make, tmp_path, cache, max_steps, num_workers
+):
+    whole = train(make(cache=cache), max_steps=60)
+    module, runner = Recorder(), trainer(limit_val_batches=0, max_steps=max_steps)
+    runner.fit(module, datamodule=make(cache=cache))
+    runner.save_checkpoint(tmp_path / "end.ckpt")
+    rest = train(
+        make(num_workers=num_workers, cache=cache),
+        ckpt_path=str(tmp_path / "end.ckpt"),
+        max_steps=60,
+    )
+    rows = [rows for _, rows in module.seen + rest]
+    assert rows == [rows for _, rows in whole]
+
+
+def test_a_run_of_limited_epochs_is_continued_with_the_next_one(make, tmp_path):
+    options = {"limit_train_batches": 4, "max_steps": 20}
+    whole = train(make(), **options)
+    for stop_after in (6, 8):
+        checkpoint = str(tmp_path / "cut.ckpt")
+        first = train(make(), stop_after=stop_after, checkpoint=checkpoint, **options)
+        assert first + train(make(), ckpt_path=checkpoint, **options) == whole
 
 
 def test_resuming_twice_in_a_row(make, tmp_path):
@@ -259,3 +297,61 @@ def test_a_mixture_is_validated_on_all_its_sources(make, corpus, tmp_path):
         datamodule.setup("validate")
         facts.append(datamodule.facts("validation"))
     assert facts[2].n_tokens == facts[0].n_tokens + facts[1].n_tokens
+
+
+@pytest.mark.parametrize("options", [{"max_epochs": 2}, {}])
+def test_a_stream_asks_for_max_steps(make, options):
+    with pytest.raises(UserError, match="max_steps"):
+        train(make(cache=False), **options)
+
+
+def test_a_stream_may_be_limited_by_time(make):
+    train(make(cache=False), max_time="00:00:00:02", limit_train_batches=2, max_epochs=1)
+
+
+def test_a_mixture_is_not_streamed(make, corpus):
+    with pytest.raises(UserError, match="cache"):
+        make(source={str(corpus): 1.0}, cache=False).prepare_data()
+
+
+def test_a_stream_refuses_workers_that_cannot_share_its_shards(make):
+    with pytest.raises(UserError, match="num_workers"):
+        train(make(cache=False, num_workers=5), max_steps=1)
+
+
+def test_a_checkpoint_of_one_path_is_not_continued_on_the_other(make, tmp_path):
+    checkpoint = str(tmp_path / "cut.ckpt")
+    train(make(), stop_after=3, checkpoint=checkpoint, max_steps=9)
+    with pytest.raises(UserError, match="cache=True"):
+        train(make(cache=False), ckpt_path=checkpoint, max_steps=9)
+
+
+def test_another_batch_size_in_the_middle_of_an_epoch_is_refused(make, tmp_path):
+    checkpoint = str(tmp_path / "cut.ckpt")
+    train(make(), stop_after=3, checkpoint=checkpoint, max_steps=9)
+    with pytest.raises(UserError, match="batch_size"):
+        train(make(batch_size=4), ckpt_path=checkpoint, max_steps=9)
+
+
+def test_streamed_and_cached_validation_are_the_same(make):
+    for kind in (CausalLMDataModule, MaskedLMDataModule):
+        rows = []
+        for cache in (True, False):
+            module = Recorder()
+            trainer().validate(module, datamodule=make(kind, cache=cache), verbose=False)
+            rows.append(module.validated)
+        assert rows[0] == rows[1]
+
+
+def test_the_state_is_loadable_as_plain_data(make, tmp_path):
+    for cache in (True, False):
+        checkpoint = tmp_path / f"{cache}.ckpt"
+        train(make(cache=cache), stop_after=3, checkpoint=str(checkpoint), max_steps=9)
+        saved = torch.load(checkpoint, weights_only=True)
+        assert saved["CausalLMDataModule"]["uses_cache"] is cache
+
+
+def test_overfitting_a_few_batches_works(make):
+    seen = train(make(), max_epochs=3, overfit_batches=2)
+    rows = [rows for _, rows in seen]
+    assert rows == rows[:2] * 3

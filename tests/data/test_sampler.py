@@ -7,18 +7,20 @@ from torch.utils.data import DistributedSampler
 from pretrain.data.sampler import InOrder, MicroBatchSampler, Shuffled
 
 
-def sampler(n_blocks=23, batch_size=4, n_ranks=1, rank=0, start=None, order=Shuffled, epoch=None):
-    made = MicroBatchSampler(
+def sampler(
+    n_blocks=23, batch_size=4, n_ranks=1, rank=0, start=None, order=Shuffled, epoch=None, limit=None
+):
+    if epoch is not None:
+        start = {"epoch": epoch, "micro_batch": 0}
+    return MicroBatchSampler(
         [],
         order(n_blocks, 7) if order is Shuffled else order(n_blocks),
         batch_size,
         n_ranks=n_ranks,
         rank=rank,
         start=start,
+        limit=limit,
     )
-    if epoch is not None:
-        made.set_epoch(epoch)
-    return made
 
 
 @pytest.mark.parametrize("n_ranks", [1, 2, 3])
@@ -55,10 +57,9 @@ def test_goes_on_behind_a_position_and_then_begins_anew():
     cut = whole[2]
     assert cut.position == {"epoch": 5, "micro_batch": 3}
     resumed = sampler(start=cut.position)
-    resumed.set_epoch(5)  # as the fit loop does
+    resumed.set_epoch(6)  # as the fit loop does where max_steps ended an epoch in the middle
     assert [m.blocks.tolist() for m in resumed] == [m.blocks.tolist() for m in whole[3:]]
     assert len(resumed) == len(whole)
-    resumed.set_epoch(6)
     fresh = sampler(epoch=6)
     assert [m.blocks.tolist() for m in resumed] == [m.blocks.tolist() for m in fresh]
 
@@ -66,6 +67,12 @@ def test_goes_on_behind_a_position_and_then_begins_anew():
 def test_the_last_position_is_the_start_of_the_next_epoch():
     *_, last = sampler(start={"epoch": 5, "micro_batch": 0})
     assert last.position == {"epoch": 6, "micro_batch": 0}
+
+
+def test_a_limited_epoch_is_over_at_its_limit():
+    micro_batches = list(sampler(start={"epoch": 0, "micro_batch": 0}, limit=2))
+    assert micro_batches[0].position == {"epoch": 0, "micro_batch": 1}
+    assert micro_batches[1].position == {"epoch": 1, "micro_batch": 0}
 
 
 def test_evaluation_carries_no_positions():

@@ -1,0 +1,298 @@
+"""What the data modules of all objectives share: from the name of a corpus to packed batches."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from lightning.pytorch import LightningDataModule
+from lightning.pytorch.callbacks import Timer
+from torch.utils.data import DataLoader
+
+from pretrain.data.loaders import (
+    Share,
+    cached_eval_loader,
+    cached_train_loader,
+    streamed_eval_loader,
+    streamed_train_loader,
+)
+from pretrain.data.packing import Packing
+from pretrain.data.prepared import PreparedCorpus
+from pretrain.data.source import SourceOptions
+from pretrain.data.streaming import StreamLoader, check_workers, furthest, moved
+from pretrain.data.tokenizer import Tokenizer
+from pretrain.data.tokenizer_training import TokenizerRule
+from pretrain.errors import UserError
+
+
+@dataclass(frozen=True)
+class SplitFacts:
+    """How much a split holds: documents, tokens, UTF-8 bytes and blocks."""
+
+    n_documents: int
+    n_tokens: int
+    n_bytes: int
+    n_blocks: int
+
+
+class TextDataModule(LightningDataModule):
+    """Packed blocks of a corpus, for training and validation; a subclass says for which objective.
+
+    Args:
+        source: the corpus: "builtin", a file, glob, folder, URL or Hugging Face name; or several
+            of them with their weights.
+        val_source: where validation text comes from; None takes it from the source.
+        text_field: the field of a JSONL, Parquet or hub row that holds the text.
+        document: what a document of plain text is: "line", "paragraph" or "file".
+        split: how validation text is held out: "hash" or "tail".
+        split_share: how much is held out.
+        on_bad_record: "error", or "skip" and count.
+        tokenizer: a path, or a rule to train one by.
+        seq_len: tokens in a row.
+        batch_size: rows in a micro-batch of one device.
+        num_workers: processes that prepare batches.
+        cache: tokenize once into a cache (True), or while training (False); None caches local
+            files up to 20 GB and streams all else.
+        cache_dir: None is ~/.cache/pretrain (XDG_CACHE_HOME is respected).
+        seed: of the order of the data and the masks; None takes that of `seed_everything`, or 0.
+
+    Raises UserError, in `prepare_data` and `setup`, for what cannot be trained on.
+    """
+
+    objective: str
+
+    def __init__(
+        self,
+        source: str | dict[str, float] = "builtin",
+        val_source: str | None = None,
+        text_field: str = "text",
+        document: str = "line",
+        split: str = "hash",
+        split_share: float = 0.05,
+        on_bad_record: str = "error",
+        *,
+        tokenizer: str | TokenizerRule,
+        seq_len: int = 128,
+        batch_size: int = 32,
+        num_workers: int = 0,
+        cache: bool | None = None,
+        cache_dir: str | None = None,
+        seed: int | None = None,
+    ) -> None:
+        super().__init__()
+        if seq_len < 2:
+            raise UserError(f"seq_len is {seq_len}: a row needs at least 2 tokens.")
+        if batch_size < 1:
+            raise UserError(f"batch_size is {batch_size}: a micro-batch needs at least 1 row.")
+        self.options = SourceOptions(text_field, document, split, split_share, on_bad_record)  # type: ignore[arg-type]
+        self.source, self.val_source, self.tokenizer_spec = source, val_source, tokenizer
+        self.seq_len, self.batch_size, self.num_workers = seq_len, batch_size, num_workers
+        self.cache = cache
+        self.cache_dir = Path(cache_dir).expanduser() if cache_dir else default_cache_dir()
+        self.seed = int(os.environ.get("PL_GLOBAL_SEED", 0)) if seed is None else seed
+        self.corpus: PreparedCorpus | None = None
+        self._position: dict[str, Any] | None = None
+        self._passes: Any = None  # of the training loader: where its next pass starts
+
+    # ---- what others may ask
+
+    @property
+    def tokenizer(self) -> Tokenizer:
+        """The tokenizer, once `setup` has run."""
+        return self._ready.tokenizer
+
+    @property
+    def uses_cache(self) -> bool:
+        """Whether tokens come from a cache, once `setup` has run."""
+        return self._ready.uses_cache
+
+    @property
+    def notes(self) -> list[str]:
+        """What the user should know: the corpus, its size, where its tokens are."""
+        return self._ready.notes
+
+    def facts(self, split: str) -> SplitFacts | None:
+        """How much a split holds; None where that is not known before it is read."""
+        streams = self._ready.streams(split)
+        if not streams:
+            return None
+        packing = self._packing(split)
+        return SplitFacts(
+            n_documents=sum(stream.n_documents for stream in streams),
+            n_tokens=sum(stream.n_tokens for stream in streams),
+            n_bytes=sum(stream.n_bytes for stream in streams),
+            n_blocks=sum(packing.n_blocks(stream.n_tokens) for stream in streams),
+        )
+
+    # ---- Lightning's hooks
+
+    def prepare_data(self) -> None:
+        """Train the tokenizer and fill the cache, in one process; the others wait."""
+        self._load()
+
+    def setup(self, stage: str | None = None) -> None:
+        """Open what `prepare_data` made, in every process, and refuse what cannot be trained on."""
+        corpus = self._load()
+        if stage == "fit":
+            self._position = (
+                None  # a new run begins at the beginning, unless a checkpoint is loaded
+            )
+            self._check_has_an_end()
+            if not self.uses_cache:
+                check_workers(self.num_workers, self._world()[0])
+            for split in ("train", "validation"):
+                facts = self.facts(split)
+                if facts and not self._has_target(facts):
+                    raise UserError(
+                        f"The {split} split of {corpus.name} has nothing to predict "
+                        f"({facts.n_documents} documents, {facts.n_tokens} tokens): it needs more "
+                        "text, or another split_share or val_source."
+                    )
+
+    def train_dataloader(self) -> DataLoader | StreamLoader:
+        """Shuffled micro-batches, from the position in the data on."""
+        share, packing = self._share(), self._packing("train")
+        if self.uses_cache:
+            loader = cached_train_loader(self._ready, packing, share, self._position)
+            self._passes = loader.sampler
+            return loader
+        self._passes = streamed_train_loader(
+            self._ready, packing, share, self._position, self._agree
+        )
+        return self._passes
+
+    def val_dataloader(self) -> DataLoader:
+        """Each block of the validation split once, in order, masks fixed."""
+        return self._eval_loader("validation")
+
+    def test_dataloader(self) -> DataLoader:
+        """The test split where there is one, else the validation split."""
+        return self._eval_loader("test" if "test" in self._ready.splits else "validation")
+
+    def _eval_loader(self, split: str) -> DataLoader:
+        make = cached_eval_loader if self.uses_cache else streamed_eval_loader
+        return make(self._ready, self._packing(split), self._share(), split)
+
+    # ---- the position in the data
+
+    def trained_on(self, batch: dict[str, Any]) -> None:
+        """Remember that this micro-batch was trained on: a checkpoint continues behind it."""
+        after = batch.get("position")
+        if after is None:  # with overfit_batches: its few rows are no epoch
+            return
+        self._position = after if self.uses_cache else moved(self._position, after)
+        # The fit loop may leave a pass in the middle (it does once when it is continued at the end
+        # of an epoch): the next pass goes on there
+        self._passes.next_start = self._position
+
+    def state_dict(self) -> dict[str, Any]:
+        """The position behind the last micro-batch that was trained on; ask on every rank."""
+        if self._position is None:
+            return {}
+        position = self._position
+        if not self.uses_cache:
+            places = torch.tensor(position["shards"])
+            position = {**position, "shards": furthest(self._gathered(places))}
+        return {
+            "uses_cache": self.uses_cache,
+            "position": position,
+            "rows_per_micro_batch": self.batch_size * self._world()[0],
+        }
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """Let the next `train_dataloader` go on from there.
+
+        Raises:
+            UserError: this run reads the data in another way.
+        """
+        if state_dict:
+            self._check_continues(state_dict)
+        self._position = state_dict.get("position")
+
+    def _check_continues(self, state: dict[str, Any]) -> None:
+        if state["uses_cache"] != self.uses_cache:
+            kept = "a token cache" if state["uses_cache"] else "a stream"
+            raise UserError(
+                f"The checkpoint was trained from {kept}: go on with cache={state['uses_cache']}, "
+                "or the order of the data would change."
+            )
+        rows, position = self.batch_size * self._world()[0], state["position"]
+        if position.get("micro_batch") and rows != state["rows_per_micro_batch"]:
+            raise UserError(
+                f"The checkpoint lies inside an epoch of {state['rows_per_micro_batch']} rows a "
+                f"micro-batch over all devices, this run has {rows}: keep batch_size × devices."
+            )
+
+    # ---- how it is put together
+
+    @property
+    def _ready(self) -> PreparedCorpus:
+        if self.corpus is None:
+            raise UserError("The data module is not ready: call prepare_data() and setup() first.")
+        return self.corpus
+
+    def _load(self) -> PreparedCorpus:
+        if self.corpus is None:
+            self.corpus = PreparedCorpus.open(
+                self.source,
+                self.val_source,
+                self.options,
+                tokenizer=self.tokenizer_spec,
+                cache=self.cache,
+                cache_dir=self.cache_dir,
+            )
+            self._check_tokenizer(self.corpus.tokenizer)
+            self.corpus.fill()
+        return self.corpus
+
+    def _check_tokenizer(self, tokenizer: Tokenizer) -> None:
+        """Refuse a tokenizer that lacks what the objective needs."""
+
+    def _packing(self, split: str) -> Packing:
+        raise NotImplementedError
+
+    def _has_target(self, facts: SplitFacts) -> bool:
+        return facts.n_blocks > 0
+
+    def _check_has_an_end(self) -> None:
+        endless = "a mixture of sources" if self._ready.shares else "a stream"
+        if self.trainer is None or (self.uses_cache and not self._ready.shares):
+            return
+        has_time_limit = any(isinstance(callback, Timer) for callback in self.trainer.callbacks)  # type: ignore[attr-defined]
+        if self.trainer.max_steps == -1 and not has_time_limit:
+            raise UserError(f"The length of {endless} is not known: give the Trainer max_steps.")
+
+    def _world(self) -> tuple[int, int]:
+        """Number of processes, and this one's."""
+        if self.trainer is not None:
+            return self.trainer.world_size, self.trainer.global_rank
+        if torch.distributed.is_available() and torch.distributed.is_initialized():
+            return torch.distributed.get_world_size(), torch.distributed.get_rank()
+        return 1, 0
+
+    def _share(self) -> Share:
+        n_ranks, rank = self._world()
+        limit = 1.0 if self.trainer is None else self.trainer.limit_train_batches
+        return Share(self.batch_size, self.num_workers, self.seed, n_ranks, rank, limit)
+
+    def _agree(self, flags: torch.Tensor) -> torch.Tensor:
+        """The maximum over all ranks."""
+        return self._gathered(flags).amax(dim=0)
+
+    def _gathered(self, tensor: torch.Tensor) -> torch.Tensor:
+        """The tensors of all ranks (ranks, ...), on the CPU."""
+        if self._world()[0] == 1:
+            return tensor[None]
+        device = torch.device("cpu") if self.trainer is None else self.trainer.strategy.root_device
+        local = tensor.to(device)
+        parts = [torch.empty_like(local) for _ in range(self._world()[0])]
+        torch.distributed.all_gather(parts, local)
+        return torch.stack(parts).cpu()
+
+
+def default_cache_dir() -> Path:
+    """~/.cache/pretrain, or its like under XDG_CACHE_HOME."""
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "pretrain"
