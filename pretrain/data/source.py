@@ -128,9 +128,11 @@ class TextSource:
 
     def _without(self, split: str, seen: Counter[str]) -> str:
         if self._cut and split != TEST and seen.total():
+            advice = "use split=tail, " if self.options.split == "hash" else "use "
             return (
-                f"{self.name} is too small for a {self.options.split} split: no document is left "
-                f"for {split}; use split=tail, another split_share, or name a val_source"
+                f"{self.name} is too small for a {self.options.split} split of "
+                f"{self.options.split_share}, which leaves no document for {split}: {advice}"
+                "another split_share, or name a val_source"
             )
         skipped = ", ".join(f"{reason}: {n}" for reason, n in self.bad_records.items())
         aside = f" (all records were skipped: {skipped})" if skipped else " (empty or blank)"

@@ -36,6 +36,9 @@ def test_a_corpus_too_small_for_the_hash_is_told_what_to_do(tmp_path):
     path.write_text("only one\n")
     with pytest.raises(UserError, match=r"too small.*split=tail.*val_source"):
         list(TextSource(str(path)).documents())
+    path.write_text("x\n")
+    with pytest.raises(UserError, match=r"tail split of 0.05, which leaves no document for train"):
+        list(TextSource(str(path), options=SourceOptions(split="tail")).documents())
 
 
 @pytest.mark.parametrize("content", ["", "\n \n\r\n"])
