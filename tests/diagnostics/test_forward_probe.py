@@ -147,6 +147,20 @@ def test_values_are_those_of_the_probed_rows(tiny_task, fit, token_blocks):
     assert recorder.series("ffn/dead_window_tokens") == {1: 2 * 5}
 
 
+def test_padding_of_a_masked_batch_is_left_out(tiny_task, fit, token_blocks):
+    """Positions of targets point into the whole batch, and must not reach the smaller probe."""
+
+    class MaskedBlocks(token_blocks):
+        def __getitem__(self, index):
+            real = torch.arange(8) < 8 - index
+            return {**super().__getitem__(index), "attention_mask": real, "masked_positions": 31}
+
+    task = tiny_task(causal=False)
+    recorder = fit(task, [ForwardProbe(n_rows=2)], 1, dataset=MaskedBlocks(4))
+    assert recorder.series("ffn/dead_window_tokens") == {1: 8 + 7}
+    assert all(0 < v <= 1 for k, v in recorder.steps[1].items() if "attention/entropy/" in k)
+
+
 def test_one_layer_with_one_head_has_names_too(tiny_task, fit):
     recorder = fit(tiny_task(n_layers=1, n_heads=1), [ForwardProbe()], 1)
     assert "attention/entropy/layer_0/head_0" in recorder.steps[1]
