@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from importlib import import_module
 
 from jsonargparse import ArgumentParser
+from lightning.pytorch import LightningDataModule, LightningModule
 
 # The last of these that a message holds names the innermost place of the mistake.
 _PARSER_KEY = re.compile(r'Parser key "([^"]+)"')
@@ -16,6 +17,11 @@ _UNKNOWN = (
     re.compile(r"Option '([^']+)' is not accepted"),
 )
 _EXPECTED = re.compile(r"Expected an? (.+?)\. Got value: (.*)")
+_KIND = re.compile(r"Expected an? (<class '[^']+'>)")
+_GIVEN = re.compile(r"Given value: (.*)")
+_NO_CLASS = re.compile(r"Expected a (?:dot import path string: |path but )(\S+)")
+_NO_FILE = re.compile(r"File does not exist: '([^']+)'")
+_YAML_PLACE = re.compile(r"\bline (\d+)(?:, column (\d+))?")
 
 
 def explain(message: str, parser: ArgumentParser) -> str:
@@ -29,11 +35,24 @@ def explain(message: str, parser: ArgumentParser) -> str:
             "No model is configured: start from a recipe, such as "
             "pretrain fit --config configs/gpt_tiny.yaml"
         )
+    if message.startswith("Problems parsing config"):
+        return _bad_yaml(message)
     keys = _PARSER_KEY.findall(message)
+    if keys == ["config"]:
+        missing = _NO_FILE.search(message)
+        return f"--config {missing[1]}: there is no such file." if missing else _innermost(message)
+    no_class = _NO_CLASS.search(message)
+    if keys in (["model"], ["data"]) and no_class is not None:
+        return _unknown_class(keys[0], no_class[1])
     expected = _EXPECTED.findall(message)
     if keys and expected:
         kinds = " or ".join(dict.fromkeys(_kind(kind) for kind, _ in expected))
         return f"{_join(keys)} is {expected[-1][1].strip()!r}, but must be {kinds}."
+    given = _GIVEN.findall(message)
+    kinds_asked = [_kind(kind) for kind in _KIND.findall(message) if "NoneType" not in kind]
+    if keys and given and kinds_asked:
+        kinds = " or ".join(dict.fromkeys(kinds_asked))
+        return f"{_join(keys)} is {given[0]}, but must be {kinds}."
     where = f"{_join(keys)}: " if keys else ""
     return where + _innermost(message)
 
@@ -43,8 +62,8 @@ def _unknown_key(message: str, match: re.Match[str], parser: ArgumentParser) -> 
     outer = _PARSER_KEY.findall(before)
     prefix = _join(outer)
     key = ".".join([*outer, *match.groups()])
-    if not outer and not key.replace(".", "").replace("_", "").isalnum():
-        return f"{match.group(1)!r} is no option."
+    if not outer and f"--{key}" not in message and "unrecognized" in message:
+        return f"{key!r} is not an option: options start with --, as in --trainer.max_steps 100."
     classes = _CLASS.findall(before)
     known = set(_keys_of(parser))
     for n_outer, name in enumerate(classes, start=1):
@@ -88,9 +107,36 @@ def _kind(kind: str) -> str:
     literal = re.search(r"Literal\[(.*)\]", kind)
     if literal is not None:
         return "one of " + literal.group(1).replace("'", "")
-    names = {"int": "a whole number", "float": "a number", "bool": "true or false", "str": "text"}
+    names = {
+        "int": "a whole number",
+        "float": "a number",
+        "bool": "true or false",
+        "str": "text",
+        "tuple": "a list",
+    }
     plain = re.sub(r"<class '(?:\w+\.)*(\w+)'>", r"\1", kind)
     return names.get(plain, plain)
+
+
+def _unknown_class(key: str, name: str) -> str:
+    """``name`` is no class that can stand under ``key``; ours are known by their short names."""
+    base = LightningModule if key == "model" else LightningDataModule
+    ours = sorted(c.__name__ for c in _subclasses(base) if c.__module__.startswith("pretrain."))
+    near = difflib.get_close_matches(name, ours, n=1)
+    hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(ours)}."
+    return f"{key} is {name!r}, which is no class here: {hint}"
+
+
+def _subclasses(base: type) -> list[type]:
+    direct: list[type] = base.__subclasses__()
+    return direct + [deeper for sub in direct for deeper in _subclasses(sub)]
+
+
+def _bad_yaml(message: str) -> str:
+    place = _YAML_PLACE.findall(message)
+    where = f" in line {place[-1][0]}" if place else ""
+    what = [line.strip() for line in message.splitlines()[1:] if " in " not in line]
+    return f"A --config file is no valid YAML{where}: {what[0] if what else 'it cannot be read'}."
 
 
 def _innermost(message: str) -> str:

@@ -80,6 +80,11 @@ class ConfiguredCLI(LightningCLI):
         parser.add_argument(
             "--ckpt_path", type=str | None, help="A checkpoint, or 'last' of the run of this name."
         )
+        parser.add_argument(  # of fit alone, but a run's config.yaml serves every command
+            "--init_from",
+            type=str | None,
+            help="Start a new run with this checkpoint's weights, architecture and tokenizer.",
+        )
 
     def parse_arguments(self, parser: LightningArgumentParser, args: Any) -> None:
         """Parse, and say in one sentence what is wrong."""
@@ -90,7 +95,7 @@ class ConfiguredCLI(LightningCLI):
         try:
             super().instantiate_classes()
         except ValueError as error:
-            raise UserError(str(error)) from error
+            raise UserError(explain(str(error), self.parser)) from error
 
     def adopt(self, checkpoint_path: str | Path) -> dict[str, Any]:
         """Take architecture and tokenizer from a checkpoint, and return the checkpoint.
@@ -115,9 +120,13 @@ class ConfiguredCLI(LightningCLI):
 
     def _parse(self, arguments: list[str]) -> jsonargparse.Namespace:
         try:
-            return self.parser.parse_args(arguments)
+            config = self.parser.parse_args(arguments)
         except jsonargparse.ArgumentError as error:
             raise UserError(explain(str(error), self.parser)) from error
+        for key in ("trainer", "model", "data"):
+            if not isinstance(config.get(key), jsonargparse.Namespace):
+                raise UserError(f"{key} is {config.get(key)!r}, but must hold keys of its own.")
+        return config
 
     def dump(self, config: jsonargparse.Namespace) -> str:
         """``config`` as YAML text that ``--config`` reads back."""

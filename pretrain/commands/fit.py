@@ -5,7 +5,6 @@ from typing import Any
 
 import yaml
 from lightning.pytorch import Trainer
-from lightning.pytorch.cli import LightningArgumentParser
 from lightning.pytorch.loggers import Logger
 
 from pretrain.commands.configured import ConfiguredCLI, RunTrainer
@@ -44,15 +43,6 @@ class FitCLI(ConfiguredCLI):
     def __init__(self, argv: list[str]) -> None:
         self._warnings: list[str] = []
         super().__init__("fit", argv)
-
-    def add_arguments_to_parser(self, parser: LightningArgumentParser) -> None:
-        """Add what only training knows."""
-        super().add_arguments_to_parser(parser)
-        parser.add_argument(
-            "--init_from",
-            type=str | None,
-            help="Start a new run with this checkpoint's weights, architecture and tokenizer.",
-        )
 
     # Before anything is built -------------------------------------------------------------------
 

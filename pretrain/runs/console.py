@@ -11,6 +11,7 @@ from pretrain.runs.environment import is_first_rank
 _ADVICE = (
     ".*does not have many workers.*",
     ".*is smaller than the logging interval.*",
+    ".*It is recommended to use `self.log.*sync_dist=True.*",
     ".*LeafSpec.*is deprecated.*",
     ".*Checkpoint directory .* exists and is not empty.*",
 )
