@@ -5,12 +5,10 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor, nn
 
-from pretrain.diagnostics.attention_entropy import (
-    CHUNK_ROWS,
-    AttentionEntropy,
-    attention_entropy,
-)
+from pretrain.diagnostics.attention_entropy import AttentionEntropy, attention_entropy
 from pretrain.diagnostics.dead_units import DeadUnits, count_active
+
+_MAX_QUERY_ROWS = 128
 
 
 class ProbeView(Protocol):
@@ -37,9 +35,9 @@ class EntropyView:
         return block.attention.core
 
     def observe(self, layer: int, seam: Any, inputs: tuple[Any, ...], real: Tensor) -> None:
-        """At most ``CHUNK_ROWS`` evenly spaced query rows of each sequence."""
+        """At most 128 evenly spaced query rows of each sequence."""
         query, key, _, mask = inputs
-        stride = -(-query.shape[2] // CHUNK_ROWS)
+        stride = -(-query.shape[2] // _MAX_QUERY_ROWS)
         self._entropy.update(layer, attention_entropy(query, key, mask, seam.scale, stride), real)
 
     def metrics(self) -> dict[str, float]:

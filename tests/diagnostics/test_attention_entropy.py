@@ -49,7 +49,7 @@ def test_a_subset_of_rows_holds_the_same_values(stride):
     some = attention_entropy(query, key, mask, 0.5, row_stride=stride)
     assert some.rows.tolist() == list(range(stride // 2, n, stride))
     torch.testing.assert_close(some.nats, whole.nats[..., some.rows])
-    torch.testing.assert_close(some.n_visible, whole.n_visible[:, some.rows])
+    assert torch.equal(some.n_visible, whole.n_visible[:, some.rows])
 
 
 def test_a_stride_beyond_the_end_looks_at_one_row():
@@ -102,7 +102,7 @@ def test_the_whole_matrix_never_exists():
     query, key = torch.randn(2, 1, n_heads, n, 4)
     with LargestTensor() as largest:
         attention_entropy(query, key, AttentionMask(n, n, True, None, CPU), 0.5)
-    assert largest.n_elements == n_heads * 128 * n
+    assert largest.n_elements <= n_heads * 128 * n
 
 
 def by_hand(nats, n_visible, counted):
