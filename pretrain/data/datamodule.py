@@ -6,8 +6,10 @@ from typing import Any
 
 from pretrain.data.masking import Masker, MaskingConfig
 from pretrain.data.packing import CausalPacking, MaskedPacking, Packing
+from pretrain.data.prepared import SplitFacts
 from pretrain.data.seeding import Purpose
-from pretrain.data.text_datamodule import SplitFacts, TextDataModule
+from pretrain.data.text_datamodule import TextDataModule
+from pretrain.data.token_cache import TokenStream
 from pretrain.data.tokenizer import Tokenizer
 from pretrain.errors import UserError
 
@@ -18,6 +20,9 @@ class CausalLMDataModule(TextDataModule):
     """Batches for a causal language model: see `TextDataModule` and `CausalBatch`."""
 
     objective = "clm"
+
+    def _has_target(self, stream: TokenStream) -> bool:
+        return stream.n_tokens > 1
 
     def _packing(self, split: str) -> Packing:
         pad_id = self.tokenizer.pad_id
@@ -53,8 +58,8 @@ class MaskedLMDataModule(TextDataModule):
                 "needs: use a WordPiece tokenizer with these tokens, or train one (kind wordpiece)."
             )
 
-    def _has_target(self, facts: SplitFacts) -> bool:
-        return facts.n_tokens > facts.n_documents  # more than the [SEP] that closes each
+    def _has_target(self, stream: TokenStream) -> bool:
+        return stream.n_tokens > stream.n_documents  # more than the [SEP] that closes each
 
     def _packing(self, split: str) -> Packing:
         tokenizer = self.tokenizer

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import hashlib
+import os
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 
 from pretrain.data.mixing import shares
+from pretrain.data.packing import Packing
 from pretrain.data.source import SourceOptions, TextSource
 from pretrain.data.token_cache import TokenStream, fill_cache, read_meta
 from pretrain.data.tokenizer import Tokenizer
@@ -16,6 +18,16 @@ from pretrain.data.tokenizer_training import TokenizerRule, resolve_tokenizer
 from pretrain.errors import UserError
 
 MAX_CACHED_BYTES = 20e9  # local files above it are streamed unless a cache is asked for
+
+
+@dataclass(frozen=True)
+class SplitFacts:
+    """How much a split holds: documents, tokens, UTF-8 bytes and blocks."""
+
+    n_documents: int
+    n_tokens: int
+    n_bytes: int
+    n_blocks: int
 
 
 class JoinedSource(TextSource):
@@ -106,6 +118,18 @@ class PreparedCorpus:
             folders = folders[:1]  # the sources share it
         return [TokenStream(folder, split) for folder in folders if _has(folder, split)]
 
+    def facts(self, split: str, packing: Packing) -> SplitFacts | None:
+        """How much a split holds; None where that is not known before it is read."""
+        streams = self.streams(split)
+        if not streams:
+            return None
+        return SplitFacts(
+            n_documents=sum(stream.n_documents for stream in streams),
+            n_tokens=sum(stream.n_tokens for stream in streams),
+            n_bytes=sum(stream.n_bytes for stream in streams),
+            n_blocks=sum(packing.n_blocks(stream.n_tokens) for stream in streams),
+        )
+
     @property
     def notes(self) -> list[str]:
         """Lines for the user: which text, how much of it, where its tokens are."""
@@ -133,3 +157,8 @@ def _has(folder: Path, split: str) -> bool:
 def _is_cacheable(sources: list[TextSource]) -> bool:
     sizes = [0 if source.name == "builtin" else source.local_bytes for source in sources]
     return all(size is not None for size in sizes) and sum(filter(None, sizes)) <= MAX_CACHED_BYTES
+
+
+def default_cache_dir() -> Path:
+    """~/.cache/pretrain, or its like under XDG_CACHE_HOME."""
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "pretrain"

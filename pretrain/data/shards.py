@@ -16,6 +16,8 @@ from pretrain.data.tokenizer import Tokenizer
 
 N_SHARDS = 48  # divided evenly by 1, 2, 3, 4, 6, 8, 12, 16, 24 and 48 workers
 
+_BATCH_CHARACTERS = 32_000  # handed to the tokenizer at once: all shards wait for the first turn
+
 
 class ShardPosition(NamedTuple):
     """A place in a shard: the next token to read, and how many blocks were made before it.
@@ -48,8 +50,16 @@ class StreamRules:
     seed: int
     n_shards: int = N_SHARDS
     window_documents: int = 64
-    window_characters: int = 1_000_000
+    window_characters: int = 128_000
     shuffle: bool = True
+
+
+class _Text(NamedTuple):
+    """A document that waits for the tokenizer."""
+
+    window: int
+    number: int
+    text: str
 
 
 class _Document(NamedTuple):
@@ -86,7 +96,7 @@ class Shard:
         self._window = 0  # the one that is being collected
         self._collected: list[str] = []
         self._n_collected, self._n_characters = 0, 0
-        self._waiting: deque[tuple[int, list[str]]] = deque()  # complete windows, still text
+        self._waiting: deque[_Text] = deque()  # of complete windows, in the order to read
         self._documents: deque[_Document] = deque()  # tokenized; the first may be partly used
         self._n_tokens = 0  # in them and not used
 
@@ -111,7 +121,7 @@ class Shard:
         packing = self.rules.packing
         wanted = (self.rules.batch_size - 1) * packing.stride + packing.window
         while self._n_tokens < wanted and self._waiting:
-            self._tokenize_window(*self._waiting.popleft())
+            self._tokenize_some()
         return self._n_tokens >= wanted
 
     def micro_batch(self) -> dict[str, Any] | None:
@@ -143,29 +153,35 @@ class Shard:
         return batch
 
     def _close_window(self) -> None:
-        if self._window >= self.start.window:
-            self._waiting.append((self._window, self._collected))
+        window, texts, rules = self._window, self._collected, self.rules
         self._window += 1
         self._collected, self._n_collected, self._n_characters = [], 0, 0
-
-    def _tokenize_window(self, window: int, texts: list[str]) -> None:
-        rules, first, used = self.rules, 0, 0
         order: Iterable[int] = range(len(texts))
         if rules.shuffle:
             index = window * rules.n_shards + self.number
             draw = generator(Purpose.DOCUMENT_ORDER, rules.seed, self.epoch, index)
             order = draw.permutation(len(texts)).tolist()
-        if window == self.start.window:
-            first, used = self.start.document, self.start.token
-        chosen = [texts[i] for i in order][first:]
+        first = self.start.document if window == self.start.window else 0
+        in_order = [_Text(window, number, texts[i]) for number, i in enumerate(order)]
+        self._waiting.extend(in_order[first:])
+
+    def _tokenize_some(self) -> None:
+        batch: list[_Text] = []
+        n_characters = 0
+        while self._waiting and n_characters < _BATCH_CHARACTERS:
+            batch.append(self._waiting.popleft())
+            n_characters += len(batch[-1].text)
         end = [] if self.tokenizer.end_id is None else [self.tokenizer.end_id]
-        for number, ids in enumerate(self.tokenizer.encode_documents(chosen), start=first):
+        all_ids = self.tokenizer.encode_documents([waiting.text for waiting in batch])
+        for (window, number, text), ids in zip(batch, all_ids, strict=True):
             ids = np.concatenate([ids, np.array(end, dtype=ids.dtype)])
-            if len(ids):
-                n_bytes = len(chosen[number - first].encode())
-                self._documents.append(_Document(window, number, ids, n_bytes / len(ids)))
-                self._n_tokens += len(ids)
-        self._n_tokens -= used
+            if len(ids) == 0:
+                continue
+            share = len(text.encode()) / len(ids)
+            self._documents.append(_Document(window, number, ids, share))
+            self._n_tokens += len(ids)
+            if (window, number) == self.start[:2]:
+                self._n_tokens -= self.start.token
 
     def _look_ahead(self, n_tokens: int, skip_bytes: int) -> tuple[np.ndarray, float]:
         """The next tokens, not used up, and the bytes behind them without the first few."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -20,22 +19,13 @@ from pretrain.data.loaders import (
     streamed_train_loader,
 )
 from pretrain.data.packing import Packing
-from pretrain.data.prepared import PreparedCorpus
+from pretrain.data.prepared import PreparedCorpus, SplitFacts, default_cache_dir
 from pretrain.data.source import SourceOptions
 from pretrain.data.streaming import StreamLoader, check_workers, furthest, moved
+from pretrain.data.token_cache import TokenStream
 from pretrain.data.tokenizer import Tokenizer
 from pretrain.data.tokenizer_training import TokenizerRule
 from pretrain.errors import UserError
-
-
-@dataclass(frozen=True)
-class SplitFacts:
-    """How much a split holds: documents, tokens, UTF-8 bytes and blocks."""
-
-    n_documents: int
-    n_tokens: int
-    n_bytes: int
-    n_blocks: int
 
 
 class TextDataModule(LightningDataModule):
@@ -116,16 +106,7 @@ class TextDataModule(LightningDataModule):
 
     def facts(self, split: str) -> SplitFacts | None:
         """How much a split holds; None where that is not known before it is read."""
-        streams = self._ready.streams(split)
-        if not streams:
-            return None
-        packing = self._packing(split)
-        return SplitFacts(
-            n_documents=sum(stream.n_documents for stream in streams),
-            n_tokens=sum(stream.n_tokens for stream in streams),
-            n_bytes=sum(stream.n_bytes for stream in streams),
-            n_blocks=sum(packing.n_blocks(stream.n_tokens) for stream in streams),
-        )
+        return self._ready.facts(split, self._packing(split))
 
     # ---- Lightning's hooks
 
@@ -135,22 +116,14 @@ class TextDataModule(LightningDataModule):
 
     def setup(self, stage: str | None = None) -> None:
         """Open what `prepare_data` made, in every process, and refuse what cannot be trained on."""
-        corpus = self._load()
+        self._load()
         if stage == "fit":
-            self._position = (
-                None  # a new run begins at the beginning, unless a checkpoint is loaded
-            )
+            self._position = None  # a new run starts afresh, unless a checkpoint is loaded
             self._check_has_an_end()
             if not self.uses_cache:
                 check_workers(self.num_workers, self._world()[0])
             for split in ("train", "validation"):
-                facts = self.facts(split)
-                if facts and not self._has_target(facts):
-                    raise UserError(
-                        f"The {split} split of {corpus.name} has nothing to predict "
-                        f"({facts.n_documents} documents, {facts.n_tokens} tokens): it needs more "
-                        "text, or another split_share or val_source."
-                    )
+                self._check_has_target(split)
 
     def train_dataloader(self) -> DataLoader | StreamLoader:
         """Shuffled micro-batches, from the position in the data on."""
@@ -254,8 +227,23 @@ class TextDataModule(LightningDataModule):
     def _packing(self, split: str) -> Packing:
         raise NotImplementedError
 
-    def _has_target(self, facts: SplitFacts) -> bool:
-        return facts.n_blocks > 0
+    def _check_has_target(self, split: str) -> None:
+        if not self.uses_cache:
+            next(self._ready.sources[0].texts(split), None)  # refuses a split without a document
+            return
+        streams = self._ready.streams(split)
+        empty = [stream for stream in streams if not self._has_target(stream)]
+        # Validation joins its sources; training draws from each of them
+        if len(empty) == len(streams) or (empty and split == "train"):
+            stream = empty[0]
+            raise UserError(
+                f"The {split} split of {stream.source} has nothing to predict "
+                f"({stream.n_documents} documents, {stream.n_tokens} tokens): it needs more text, "
+                "or another split_share or val_source."
+            )
+
+    def _has_target(self, stream: TokenStream) -> bool:
+        raise NotImplementedError
 
     def _check_has_an_end(self) -> None:
         endless = "a mixture of sources" if self._ready.shares else "a stream"
@@ -291,8 +279,3 @@ class TextDataModule(LightningDataModule):
         parts = [torch.empty_like(local) for _ in range(self._world()[0])]
         torch.distributed.all_gather(parts, local)
         return torch.stack(parts).cpu()
-
-
-def default_cache_dir() -> Path:
-    """~/.cache/pretrain, or its like under XDG_CACHE_HOME."""
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "pretrain"

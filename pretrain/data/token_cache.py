@@ -46,6 +46,7 @@ class TokenStream:
     def __init__(self, folder: Path, split: str) -> None:
         self.folder, self.split = folder, split
         meta = read_meta(folder)
+        self.source: str = meta["source"]
         self._dtype = np.dtype(meta["dtype"])
         facts = meta["splits"][split]
         self.n_documents: int = facts["n_documents"]

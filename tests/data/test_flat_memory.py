@@ -1,0 +1,63 @@
+"""Memory does not grow with the corpus, on either data path."""
+
+from __future__ import annotations
+
+import tracemalloc
+from functools import partial
+
+import pytest
+
+from pretrain.data import token_cache
+from pretrain.data.packing import CausalPacking
+from pretrain.data.shards import StreamRules
+from pretrain.data.source import Document
+from pretrain.data.streaming import StreamLoader, TrainStream, start_of
+from pretrain.data.token_cache import fill_cache
+
+
+@pytest.fixture
+def endless(list_source):
+    """Makes a source of n documents that are written while they are read."""
+
+    class Generated(list_source):
+        def texts(self, split):
+            return (f"w{i % 200} " * (20 + i % 30) for i in range(self.n_documents))
+
+        def documents(self):
+            for text in self.texts("train"):
+                yield "train", Document(text, "")
+
+    def build(n_documents):
+        source = Generated([], f"{n_documents} documents")
+        source.n_documents = n_documents
+        return source
+
+    return build
+
+
+def peak_of(work) -> int:
+    tracemalloc.start()
+    work()
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    return peak
+
+
+def test_of_a_cache_being_filled(endless, gpt_tokenizer, tmp_path, monkeypatch):
+    monkeypatch.setattr(token_cache, "BATCH_CHARACTERS", 10_000)
+    tenth, whole = (
+        peak_of(lambda n=n: fill_cache(tmp_path, endless(n), gpt_tokenizer)) for n in (400, 4000)
+    )
+    assert whole < 1.3 * tenth
+
+
+def test_of_a_stream(endless, gpt_tokenizer):
+    rules = StreamRules(CausalPacking(16, 0), 2, seed=1, n_shards=4, window_documents=8)
+
+    def read(n_documents):
+        stream = partial(TrainStream, endless(n_documents), gpt_tokenizer, rules, n_ranks=1, rank=0)
+        loader = StreamLoader(stream, rules, n_workers=0, n_ranks=1, start=start_of(0, 4))
+        assert sum(1 for _ in loader) > n_documents
+
+    tenth, whole = (peak_of(lambda n=n: read(n)) for n in (400, 4000))
+    assert whole < 1.3 * tenth
