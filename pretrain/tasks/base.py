@@ -236,8 +236,10 @@ class LanguageModel(LightningModule):
     def _figures(self) -> dict[str, float]:
         figures = self.score.compute()
         accuracy = figures.pop("accuracy", None)
-        if not self.causal and accuracy is not None:
-            figures["masked_accuracy"] = accuracy
+        if not self.causal:
+            figures.pop("bits_per_byte", None)  # the masked tokens alone are no code for the text
+            if accuracy is not None:
+                figures["masked_accuracy"] = accuracy
         return figures
 
     # Cost and checkpoint -----------------------------------------------------------------------
