@@ -111,6 +111,8 @@ class ConfiguredCLI(LightningCLI):
         self.config = self._parse(["--config", str(layer), *self.argv])
         self.config["config"] = files
         asked = self.config.model.init_args.network
+        if asked.get("vocab_size") is None:  # open: the tokenizer decides it
+            asked.vocab_size = network["vocab_size"]
         refuse_contradictions(vars(asked), network, checkpoint_path)
         if checkpoint.get("tokenizer") is not None:
             tokenizer = scratch / "tokenizer.json"

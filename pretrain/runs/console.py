@@ -11,6 +11,8 @@ from pretrain.runs.environment import is_first_rank
 _ADVICE = (
     ".*does not have many workers.*",
     ".*is smaller than the logging interval.*",
+    ".*Be aware that when using `ckpt_path`.*",
+    ".*The dirpath has changed from.*",
     ".*It is recommended to use `self.log.*sync_dist=True.*",
     ".*LeafSpec.*is deprecated.*",
     ".*Checkpoint directory .* exists and is not empty.*",
