@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -129,6 +130,16 @@ class PreparedCorpus:
             n_bytes=sum(stream.n_bytes for stream in streams),
             n_blocks=sum(packing.n_blocks(stream.n_tokens) for stream in streams),
         )
+
+    @property
+    def bad_records(self) -> dict[str, int]:
+        """How many records were skipped so far, by reason."""
+        counts: Counter[str] = Counter()
+        for source in () if self.uses_cache else self.sources:
+            counts.update(source.bad_records)
+        for folder in self.folders:
+            counts.update(read_meta(folder)["bad_records"])
+        return dict(counts)
 
     @property
     def notes(self) -> list[str]:

@@ -104,6 +104,11 @@ class TextDataModule(LightningDataModule):
         """What the user should know: the corpus, its size, where its tokens are."""
         return self._ready.notes
 
+    @property
+    def bad_records(self) -> dict[str, int]:
+        """How many records were skipped, by reason."""
+        return self._ready.bad_records
+
     def facts(self, split: str) -> SplitFacts | None:
         """How much a split holds; None where that is not known before it is read."""
         return self._ready.facts(split, self._packing(split))

@@ -1,6 +1,7 @@
 """The command line from a recipe to a finished run, with models that train in a moment."""
 
 import csv
+import json
 import os
 import random
 import shutil
@@ -199,6 +200,16 @@ def test_nothing_is_made_for_data_that_cannot_be_read(place, capsys):
         _fit(place, "gpt.yaml", "nodata", "--data.source", str(place / "nowhere.txt"))
     assert "nowhere.txt" in capsys.readouterr().err
     assert not (place / "runs" / "nodata").exists()
+
+
+def test_records_that_were_skipped_are_counted_in_the_card(place):
+    rows = [json.dumps({"text": f"a small stone and bread {n}"}) for n in range(60)]
+    rows[7:7] = ['{"text": null}', '{"other": 1}', '{"text": null}']
+    (place / "bad.jsonl").write_text("\n".join(rows) + "\n")
+    run = _fit(place, "gpt.yaml", "skipping", "--data.source", str(place / "bad.jsonl"),
+               "--data.on_bad_record", "skip", "--trainer.max_steps", "1",
+               "--trainer.logger", "false")  # fmt: skip
+    assert sum(read_card(run)["bad_records"].values()) == 3
 
 
 def test_a_checkpoint_is_measured_without_a_run_folder(place, gpt, capsys):
