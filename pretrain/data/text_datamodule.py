@@ -85,6 +85,7 @@ class TextDataModule(LightningDataModule):
         self.seed = int(os.environ.get("PL_GLOBAL_SEED", 0)) if seed is None else seed
         self.corpus: PreparedCorpus | None = None
         self._position: dict[str, Any] | None = None
+        self._loaded_state: dict[str, Any] = {}
         self._passes: Any = None  # of the training loader: where its next pass starts
 
     # ---- what others may ask
@@ -131,7 +132,12 @@ class TextDataModule(LightningDataModule):
                 self._check_has_target(split)
 
     def train_dataloader(self) -> DataLoader | StreamLoader:
-        """Shuffled micro-batches, from the position in the data on."""
+        """Shuffled micro-batches, from the position in the data on.
+
+        Raises:
+            UserError: the loaded checkpoint's run read the data in another way.
+        """
+        self._check_continues()
         share, packing = self._share(), self._packing("train")
         if self.uses_cache:
             loader = cached_train_loader(self._ready, packing, share, self._position)
@@ -181,16 +187,14 @@ class TextDataModule(LightningDataModule):
         }
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Let the next `train_dataloader` go on from there.
-
-        Raises:
-            UserError: this run reads the data in another way.
-        """
-        if state_dict:
-            self._check_continues(state_dict)
+        """Let the next `train_dataloader` go on from there, if this run reads the data alike."""
+        self._loaded_state = state_dict
         self._position = state_dict.get("position")
 
-    def _check_continues(self, state: dict[str, Any]) -> None:
+    def _check_continues(self) -> None:
+        state, self._loaded_state = self._loaded_state, {}
+        if not state:
+            return
         if state["uses_cache"] != self.uses_cache:
             kept = "a token cache" if state["uses_cache"] else "a stream"
             raise UserError(

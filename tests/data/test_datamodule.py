@@ -333,6 +333,16 @@ def test_another_batch_size_in_the_middle_of_an_epoch_is_refused(make, tmp_path)
         train(make(batch_size=4), ckpt_path=checkpoint, max_steps=9)
 
 
+def test_a_checkpoint_is_validated_with_any_batch_size_and_path(make, tmp_path):
+    checkpoint = str(tmp_path / "cut.ckpt")
+    train(make(), stop_after=3, checkpoint=checkpoint, max_steps=9)
+    for options in ({"batch_size": 4}, {"cache": False}):
+        module = Recorder()
+        datamodule = make(**options)
+        trainer().validate(module, datamodule=datamodule, ckpt_path=checkpoint, verbose=False)
+        assert module.validated
+
+
 def test_streamed_and_cached_validation_are_the_same(make):
     for kind in (CausalLMDataModule, MaskedLMDataModule):
         rows = []
