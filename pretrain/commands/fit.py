@@ -1,11 +1,13 @@
 """``pretrain fit``: train a model from a recipe, in a run folder of its own."""
 
 import os
+import signal
 from typing import Any
 
 import yaml
 from lightning.pytorch import Trainer
 from lightning.pytorch.loggers import Logger
+from lightning.pytorch.utilities.exceptions import SIGTERMException
 
 from pretrain.commands.configured import ConfiguredCLI, RunTrainer
 from pretrain.data.datamodule import TextDataModule
@@ -152,13 +154,15 @@ class FitCLI(ConfiguredCLI):
         say(f"Run {folder.path}, precision {self.config.trainer.precision}.")
         try:
             self._fit_and_measure()
-        except BaseException:
+        except BaseException as error:
             if self.card.values["status"] == "running":
                 self.card.write(status="failed")
             say(
                 f"Run {folder.path} is {self.card.values['status']}. The same command with "
                 f"--run_name {folder.name} --ckpt_path last goes on with it."
             )
+            if isinstance(error, SIGTERMException):  # which would exit with status 0
+                raise SystemExit(128 + signal.SIGTERM) from error
             raise
         finally:
             release_folder()

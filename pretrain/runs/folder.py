@@ -108,6 +108,10 @@ def make_folder(folder: RunFolder) -> None:
     """Make the run's folder on rank 0 and tell the processes that it starts."""
     if is_first_rank():
         folder.checkpoints.mkdir(parents=True, exist_ok=True)
+        for half_written in folder.checkpoints.glob(
+            ".*.ckpt.*.tmp"
+        ):  # by a process that was killed
+            half_written.unlink()
         os.environ[HANDED_ON] = str(folder.path.absolute())
 
 

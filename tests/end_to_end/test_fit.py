@@ -221,10 +221,12 @@ def test_a_checkpoint_is_measured_without_a_run_folder(place, gpt, capsys):
     assert sorted((place / "runs").iterdir()) == before
 
 
-def test_ctrl_c_leaves_a_run_that_can_go_on(place):
-    command = _command(place, "gpt.yaml", "stopped", "--trainer.max_steps", "100000",
+@pytest.mark.parametrize("sent", [signal.SIGINT, signal.SIGTERM], ids=["ctrl-c", "sigterm"])
+def test_a_stopped_run_says_so_and_can_go_on(place, sent):
+    name = f"stopped-{sent.name}"
+    command = _command(place, "gpt.yaml", name, "--trainer.max_steps", "100000",
                        "--trainer.logger", "false")  # fmt: skip
-    run = place / "runs" / "stopped"
+    run = place / "runs" / name
     process = subprocess.Popen(
         [sys.executable, "-m", "pretrain", *command], env=os.environ | {"OMP_NUM_THREADS": "1"},
         stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
@@ -234,7 +236,7 @@ def test_ctrl_c_leaves_a_run_that_can_go_on(place):
         time.sleep(0.1)
     assert read_card(run)["status"] == "running"
     time.sleep(0.5)
-    process.send_signal(signal.SIGINT)
+    process.send_signal(sent)
     output, _ = process.communicate(timeout=30)
     assert process.returncode != 0
     assert "Traceback" not in output

@@ -63,6 +63,14 @@ def test_last_without_a_checkpoint_starts_at_step_0_and_says_so(tmp_path):
         assert "step 0" in (plan.note or "")
 
 
+def test_half_written_checkpoints_of_a_killed_process_are_cleared_away(tmp_path):
+    folder = _made(tmp_path / "a")
+    (folder.checkpoints / ".last.ckpt.123.tmp").write_bytes(b"half")
+    folder.last.write_bytes(b"whole")
+    make_folder(folder)
+    assert [path.name for path in folder.checkpoints.iterdir()] == ["last.ckpt"]
+
+
 def test_another_runs_checkpoint_starts_a_folder_of_its_own(tmp_path):
     folder = _made(tmp_path / "a")
     folder.best.write_bytes(b"x")

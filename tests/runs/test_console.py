@@ -1,0 +1,20 @@
+import logging
+
+from pretrain.runs.console import hush_libraries, say
+
+
+def test_a_line_goes_to_standard_output(capsys):
+    say("hello")
+    assert capsys.readouterr().out == "hello\n"
+
+
+def test_lightnings_chatter_is_dropped_and_warnings_are_not(capsys):
+    hush_libraries()
+    (handler, *_) = logging.getLogger("lightning.pytorch").handlers
+
+    def passes(level: int, path: str) -> bool:
+        return bool(handler.filter(logging.LogRecord("x", level, path, 1, "text", None, None)))
+
+    assert not passes(logging.INFO, "/lib/lightning/pytorch/trainer/setup.py")
+    assert passes(logging.WARNING, "/lib/lightning/pytorch/trainer/setup.py")
+    assert passes(logging.INFO, "/work/pretrain/tasks/warm_start.py")

@@ -1,0 +1,22 @@
+import os
+import subprocess
+import sys
+
+from pretrain.runs.environment import describe_machine, peak_memory_mib, process_started
+
+
+def test_a_living_process_has_a_start_and_a_dead_one_has_none():
+    child = subprocess.Popen([sys.executable, "-c", ""])
+    child.wait()
+    assert process_started(child.pid) is None
+    assert process_started(os.getpid()) == process_started(os.getpid()) is not None
+
+
+def test_the_machine_is_described_in_plain_values():
+    machine = describe_machine()
+    assert machine["device"]
+    assert machine["versions"]["python"] == ".".join(map(str, sys.version_info[:3]))
+
+
+def test_peak_memory_is_that_of_a_python_with_torch():
+    assert 50 < peak_memory_mib() < 100_000
