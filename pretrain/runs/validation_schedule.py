@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from lightning.pytorch import Callback, LightningModule, Trainer
+from lightning.pytorch.callbacks import BatchSizeFinder
 
 TIMES_PER_RUN = 20
 BATCHES = 64
@@ -58,10 +59,15 @@ class ValidationSchedule(Callback):
 
 @contextmanager
 def whole_split(trainer: Trainer) -> Iterator[None]:
-    """Within this block ``trainer.validate`` measures every batch, and logs nothing itself."""
-    limit, loggers = trainer.limit_val_batches, trainer.loggers
+    """Within this block ``trainer.validate`` measures every batch, and logs nothing itself.
+
+    The batch-size finder, which would search once more and forget the step, stays out of it.
+    """
+    limit, loggers, callbacks = trainer.limit_val_batches, trainer.loggers, trainer.callbacks  # type: ignore[attr-defined]
     trainer.limit_val_batches, trainer.loggers = 1.0, []
+    trainer.callbacks = [c for c in callbacks if not isinstance(c, BatchSizeFinder)]  # type: ignore[attr-defined]
     try:
         yield
     finally:
         trainer.limit_val_batches, trainer.loggers = limit, loggers
+        trainer.callbacks = callbacks  # type: ignore[attr-defined]

@@ -212,6 +212,15 @@ def test_records_that_were_skipped_are_counted_in_the_card(place):
     assert sum(read_card(run)["bad_records"].values()) == 3
 
 
+def test_lightnings_finders_can_be_used(place):
+    run = _fit(place, "gpt.yaml", "found", "--trainer.logger", "false", "--trainer.max_steps", "3",
+               "--trainer.callbacks+=BatchSizeFinder", "--trainer.callbacks.max_trials=1",
+               "--trainer.callbacks+=LearningRateFinder",
+               "--trainer.callbacks.num_training_steps=5")  # fmt: skip
+    card = read_card(run)
+    assert (card["status"], card["steps"]) == ("finished", 3)
+
+
 def test_a_checkpoint_is_measured_without_a_run_folder(place, gpt, capsys):
     before = sorted((place / "runs").iterdir())
     main(["validate", "--config", str(gpt / "config.yaml"), "--run_name", "gpt",
