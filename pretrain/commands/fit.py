@@ -62,6 +62,7 @@ class FitCLI(ConfiguredCLI):
             self.start_step = 0 if self.init_from else checkpoint["global_step"]
         if self.init_from is not None:
             self._tokenizer_spec = str(self.plan.folder.tokenizer)
+            say(f"Weights, architecture and tokenizer come from {self.init_from}.")
         self._resolve_precision()
 
     def _resolve_precision(self) -> None:
