@@ -46,7 +46,7 @@ def run_loggers(
     loggers: list[Logger] = [MetricsFile(folder.metrics)]
     if isinstance(given, Sequence):
         return [*loggers, *given]
-    mode = wandb_mode() if given is not False else "disabled"
+    mode = wandb_mode(note) if given is not False else "disabled"
     if mode != "disabled":
         loggers.append(SafeWandbLogger(folder, offline=mode == "offline", note=note))
     return loggers

@@ -17,16 +17,22 @@ INIT_TIMEOUT_S = 30.0
 ID_FILE = "wandb/run_id.txt"  # one id for all starts of a run
 
 
-def wandb_mode() -> str:
-    """``online`` with a login, else ``offline``; ``WANDB_MODE`` may say so, or ``disabled``."""
+def wandb_mode(note: Callable[[str], None]) -> str:
+    """``online`` with a login, else ``offline``; ``WANDB_MODE`` may say so, or ``disabled``.
+
+    ``note`` is told one line when there is a login that can't be used.
+    """
     asked = os.environ.get("WANDB_MODE", "").lower()
     if asked in ("disabled", "offline", "dryrun"):
         return "offline" if asked == "dryrun" else asked
+    if not is_first_rank():  # only the first rank logs
+        return "offline"
     import wandb
 
     try:
         return "online" if wandb.login(prompt=False) else "offline"
-    except Exception:  # a damaged login is none; whatever it raises must not stop a run
+    except Exception as error:  # whatever it raises must not stop a run
+        note(f"Weights & Biases stays offline, since the login failed: {_first_line(error)}")
         return "offline"
 
 

@@ -21,22 +21,26 @@ def folder(tmp_path):
 
 
 def test_without_a_login_metrics_stay_on_this_machine():
-    assert wandb_mode() == "offline"
+    notes: list[str] = []
+    assert wandb_mode(notes.append) == "offline"
+    assert notes == []
 
 
 def test_with_a_login_they_are_sent(monkeypatch):
     monkeypatch.setattr(wandb, "login", lambda **kwargs: True)
-    assert wandb_mode() == "online"
+    assert wandb_mode(print) == "online"
     monkeypatch.setenv("WANDB_MODE", "disabled")
-    assert wandb_mode() == "disabled"
+    assert wandb_mode(print) == "disabled"
 
 
-def test_a_damaged_login_is_none(monkeypatch):
+def test_a_login_that_fails_is_told_and_does_not_stop_a_run(monkeypatch):
     def fail(**kwargs):
         raise wandb.errors.AuthenticationError("bad key")
 
+    notes: list[str] = []
     monkeypatch.setattr(wandb, "login", fail)
-    assert wandb_mode() == "offline"
+    assert wandb_mode(notes.append) == "offline"
+    assert notes == ["Weights & Biases stays offline, since the login failed: bad key"]
 
 
 def test_an_offline_run_can_be_read_and_keeps_its_id_across_starts(folder):
