@@ -204,7 +204,7 @@ class LanguageModel(LightningModule):
         if self.trainer.max_steps > 0:
             return self.trainer.max_steps
         steps = self.trainer.estimated_stepping_batches
-        if steps == float("inf"):
+        if not 0 < steps < float("inf"):  # -1 where the loader has no length
             raise UserError(
                 "The length of this corpus is not known, so the schedule has no end: "
                 "set trainer.max_steps."

@@ -22,6 +22,7 @@ class MaskedLM(LanguageModel):
         return hidden[batch["masked_positions"]], batch["labels"]
 
     def target_share(self) -> float:
-        """The masking rate."""
-        masking = getattr(getattr(self.trainer, "datamodule", None), "masking", None)
+        """The masking rate of the DataModule, BERT's 15 % where there is none."""
+        data = None if self._trainer is None else self.trainer.datamodule  # type: ignore[attr-defined]
+        masking = getattr(data, "masking", None)
         return 0.15 if masking is None else masking.rate

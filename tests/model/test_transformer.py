@@ -1,0 +1,152 @@
+import itertools
+
+import pytest
+import torch
+
+from pretrain.model import LanguageModelHead, Transformer, TransformerConfig, initialize
+
+VOCAB = 31
+
+
+def build(causal, **changes):
+    """A small model with weights that do something: the zero matrices of our own init do not."""
+    torch.manual_seed(0)
+    options = {"vocab_size": VOCAB, "d_model": 16, "n_layers": 2, "n_heads": 2, "max_len": 16}
+    options = {**options, "init": "normal", **changes}
+    transformer = Transformer(TransformerConfig(**options), causal)
+    initialize(transformer)
+    for parameter in transformer.parameters():
+        torch.nn.init.normal_(parameter, std=0.3)
+    return transformer.eval()
+
+
+def tokens(batch=2, seq=9):
+    return torch.randint(0, VOCAB, (batch, seq), generator=torch.Generator().manual_seed(1))
+
+
+VARIANTS = [
+    dict(zip(("norm", "norm_position", "activation", "position"), values, strict=True))
+    for values in itertools.product(
+        ("layernorm", "rmsnorm"),
+        ("pre", "post"),
+        ("relu", "relu2", "gelu", "gelu_tanh", "swiglu"),
+        ("learned", "rotary", "none"),
+    )
+]
+
+
+@pytest.mark.parametrize("causal", [True, False])
+def test_every_variant_keeps_the_shape_and_has_finite_gradients(causal):
+    for variant in VARIANTS:
+        gain = variant["norm_position"] == "post"
+        bias = gain and variant["norm"] == "layernorm"
+        model = build(causal, **variant, norm_gain=gain, norm_bias=bias, linear_bias=bias)
+        hidden = model(tokens())
+        assert hidden.shape == (2, 9, 16), variant
+        hidden.square().sum().backward()
+        gradients = [parameter.grad for parameter in model.parameters()]
+        assert all(g is None or torch.isfinite(g).all() for g in gradients), variant
+
+
+@pytest.mark.parametrize("position", ["learned", "rotary", "none"])
+@pytest.mark.parametrize("norm_position", ["pre", "post"])
+def test_causality_to_the_bit(position, norm_position):
+    model = build(True, position=position, norm_position=norm_position)
+    ids = tokens()
+    for t in range(ids.shape[1]):
+        changed = ids.clone()
+        changed[:, t] = (changed[:, t] + 1) % VOCAB
+        before, after = model(ids), model(changed)
+        assert torch.equal(before[:, :t], after[:, :t])
+        assert not torch.equal(before[:, t], after[:, t])
+
+
+def test_without_a_causal_mask_every_token_matters_everywhere():
+    model = build(False)
+    ids = tokens(batch=1)
+    changed = ids.clone()
+    changed[0, -1] = (changed[0, -1] + 1) % VOCAB
+    assert ((model(ids) - model(changed)).abs().amax(-1) > 1e-6).all()
+
+
+def test_without_positions_a_permutation_of_the_input_permutes_the_output():
+    model = build(False, position="none").double()
+    order = torch.randperm(9, generator=torch.Generator().manual_seed(2))
+    ids = tokens()
+    torch.testing.assert_close(model(ids[:, order]), model(ids)[:, order])
+
+
+@pytest.mark.parametrize("position", ["learned", "rotary"])
+def test_with_positions_it_does_not(position):
+    model = build(False, position=position)
+    order = torch.arange(8, -1, -1)
+    assert not torch.allclose(model(tokens()[:, order]), model(tokens())[:, order], atol=1e-3)
+
+
+@pytest.mark.parametrize("causal", [True, False])
+def test_padding_changes_no_real_token_of_any_row(causal):
+    model = build(causal)
+    ids = tokens(batch=3)
+    mask = torch.ones(3, 9, dtype=torch.bool)
+    mask[1, 6:] = False
+    padded = model(ids, mask)
+    alone = model(ids[1:2, :6])
+    torch.testing.assert_close(padded[1, :6], alone[0], rtol=1e-5, atol=1e-5)
+    torch.testing.assert_close(padded[[0, 2]], model(ids)[[0, 2]], rtol=1e-5, atol=1e-5)
+    changed = ids.clone()
+    changed[1, 6:] = 0
+    assert torch.equal(model(changed, mask)[mask], padded[mask])
+
+
+def test_a_row_of_nothing_but_padding_stays_finite():
+    model = build(False)
+    mask = torch.ones(2, 9, dtype=torch.bool)
+    mask[0] = False
+    hidden = model(tokens(), mask)
+    hidden.sum().backward()
+    assert torch.isfinite(hidden).all()
+    assert all(torch.isfinite(p.grad).all() for p in model.parameters())
+
+
+def test_learned_positions_end_where_their_table_ends():
+    model = build(True, position="learned", max_len=8)
+    assert model(tokens(seq=7)).shape[1] == 7
+    assert model(tokens(seq=8)).shape[1] == 8
+    with pytest.raises(ValueError, match=r"9 tokens .* 8 learned positions"):
+        model(tokens(seq=9))
+
+
+def test_segments_default_to_the_first():
+    model = build(False, n_segments=2)
+    ids = tokens()
+    zeros = torch.zeros_like(ids)
+    torch.testing.assert_close(model(ids), model(ids, segment_ids=zeros))
+    assert not torch.allclose(model(ids), model(ids, segment_ids=zeros + 1))
+
+
+def test_dropout_acts_at_its_three_places_in_training_only():
+    for places in ({"dropout": 0.5, "attention_dropout": 0.0}, {"attention_dropout": 0.5}):
+        model = build(True, **places)
+        assert torch.equal(model(tokens()), model(tokens()))
+        model.train()
+        assert not torch.equal(model(tokens()), model(tokens()))
+    model = build(True, dropout=0.25)
+    rates = {m.p for m in model.modules() if isinstance(m, torch.nn.Dropout)}
+    assert rates == {0.25}
+    assert {block.attention.core.dropout for block in model.blocks} == {0.25}
+
+
+@pytest.mark.parametrize("tie", [True, False])
+def test_a_tied_head_is_the_embedding(tie):
+    config = TransformerConfig(vocab_size=VOCAB, d_model=16, tie_embeddings=tie, init="normal")
+    transformer = Transformer(config, True)
+    head = LanguageModelHead(config, transformer.embeddings.token)
+    initialize(transformer, head)
+    embedding = transformer.embeddings.token.weight
+    assert (head.decoder.weight is embedding) == tie
+    assert head(transformer(tokens())).shape == (2, 9, VOCAB)
+
+
+def test_an_open_vocabulary_cannot_be_built():
+    with pytest.raises(ValueError, match="vocab_size is not known"):
+        Transformer(TransformerConfig(), True)
