@@ -3,8 +3,7 @@
 The names below are loaded when they are first used, so that ``import pretrain`` costs nothing.
 """
 
-from importlib import import_module
-from typing import Any
+from pretrain.lazy import loader
 
 __version__ = "0.1.0"
 
@@ -21,8 +20,4 @@ _HOME_OF = {
 
 __all__ = ["__version__", *_HOME_OF]
 
-
-def __getattr__(name: str) -> Any:
-    if name not in _HOME_OF:
-        raise AttributeError(f"module 'pretrain' has no attribute {name!r}")
-    return getattr(import_module(_HOME_OF[name]), name)
+__getattr__ = loader(__name__, _HOME_OF)

@@ -2,27 +2,24 @@
 
 Reading order: source, readers, splits, tokenizer, token_cache, packing, sampler, masking,
 streaming, datamodule.
+
+Names are loaded when they are first used: reading text needs no torch.
 """
 
-from pretrain.data.datamodule import (
-    CausalLMDataModule,
-    MaskedLMDataModule,
-    SplitFacts,
-    TextDataModule,
-)
-from pretrain.data.masking import MaskingConfig
-from pretrain.data.source import SourceOptions, TextSource
-from pretrain.data.tokenizer import Tokenizer
-from pretrain.data.tokenizer_training import TokenizerRule
+from pretrain.lazy import loader
 
-__all__ = [
-    "CausalLMDataModule",
-    "MaskedLMDataModule",
-    "MaskingConfig",
-    "SourceOptions",
-    "SplitFacts",
-    "TextDataModule",
-    "TextSource",
-    "Tokenizer",
-    "TokenizerRule",
-]
+_HOME_OF = {
+    "CausalLMDataModule": "pretrain.data.datamodule",
+    "MaskedLMDataModule": "pretrain.data.datamodule",
+    "SplitFacts": "pretrain.data.datamodule",
+    "TextDataModule": "pretrain.data.datamodule",
+    "MaskingConfig": "pretrain.data.masking",
+    "SourceOptions": "pretrain.data.source",
+    "TextSource": "pretrain.data.source",
+    "Tokenizer": "pretrain.data.tokenizer",
+    "TokenizerRule": "pretrain.data.tokenizer_training",
+}
+
+__all__ = list(_HOME_OF)
+
+__getattr__ = loader(__name__, _HOME_OF)
