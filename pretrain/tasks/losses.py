@@ -45,7 +45,9 @@ def training_loss(
         smoothing: Label smoothing (Szegedy et al. 2016), mass given to the uniform distribution.
     """
     n_targets = (labels != IGNORE).sum()
-    if smoothing == 0 and hasattr(F, "linear_cross_entropy"):
+    # Logits narrower than the hidden states are cheaper to hold than to compute in chunks.
+    wide = decoder.out_features > decoder.in_features
+    if smoothing == 0 and wide and hasattr(F, "linear_cross_entropy"):
         nll = _chunked_nll(hidden, decoder, labels)
         return LossSums(nll, nll.detach(), n_targets)
     logits = decoder(hidden).float()
