@@ -29,7 +29,9 @@ COMMANDS = {
     "test": Command(
         "pretrain.commands.evaluate", "test", "Measure a checkpoint on the test split."
     ),
-    "predict": Command("pretrain.commands.evaluate", "predict", "Run a checkpoint over the data."),
+    "predict": Command(
+        "pretrain.commands.evaluate", "predict", "Print a checkpoint's loss on every block."
+    ),
     "generate": Command("pretrain.commands.generate", "run", "Continue a text with a GPT."),
     "fill-mask": Command(
         "pretrain.commands.fill_mask", "run", "Fill the [MASK] of a text with a BERT."

@@ -1,6 +1,9 @@
 """``pretrain validate``, ``test``, ``predict``: use a checkpoint on data, without a run folder."""
 
+import json
+from itertools import chain
 from pathlib import Path
+from typing import Any
 
 from lightning.pytorch.utilities.exceptions import MisconfigurationException
 
@@ -20,8 +23,12 @@ def test(argv: list[str]) -> None:
 
 
 def predict(argv: list[str]) -> None:
-    """Run a checkpoint over the prediction data."""
-    EvaluateCLI("predict", argv).evaluate()
+    """Print the loss of every block of the test split, one JSON object a line."""
+    rows = chain.from_iterable(EvaluateCLI("predict", argv).evaluate())
+    for block, row in enumerate(row for row in rows if row.n_targets):
+        n_targets = int(row.n_targets)
+        print(json.dumps({"block": block, "loss_nats": float(row.nll) / n_targets,
+                          "target_tokens": n_targets, "correct": int(row.n_correct)}))  # fmt: skip
 
 
 class EvaluateCLI(ConfiguredCLI):
@@ -39,11 +46,11 @@ class EvaluateCLI(ConfiguredCLI):
         trainer.logger = trainer.logger or False
         trainer.enable_checkpointing = trainer.enable_model_summary = False
 
-    def evaluate(self) -> None:
-        """Run the loop; Lightning prints the figures."""
+    def evaluate(self) -> list[Any]:
+        """Run the loop, whose figures Lightning prints; returns what it gives."""
         loop = getattr(self.trainer, self.command)
         try:
-            loop(self.model, datamodule=self.datamodule, ckpt_path=self.checkpoint)
+            return loop(self.model, datamodule=self.datamodule, ckpt_path=self.checkpoint)
         except MisconfigurationException as error:
             raise UserError(str(error).splitlines()[0]) from error
 

@@ -156,6 +156,10 @@ class TextDataModule(LightningDataModule):
         """The test split where there is one, else the validation split."""
         return self._eval_loader("test" if "test" in self._ready.splits else "validation")
 
+    def predict_dataloader(self) -> DataLoader:
+        """The blocks of `test_dataloader`."""
+        return self.test_dataloader()
+
     def _eval_loader(self, split: str) -> DataLoader:
         make = cached_eval_loader if self.uses_cache else streamed_eval_loader
         return make(self._ready, self._packing(split), self._share(), split)

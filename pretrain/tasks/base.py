@@ -219,6 +219,14 @@ class LanguageModel(LightningModule):
 
     test_step = validation_step
 
+    def predict_step(self, batch: Batch, batch_idx: int) -> list[ScoreSums]:
+        """The figures of each row by itself, in the order of the rows."""
+        hidden, labels = self.target_states(batch)
+        hidden = self.head.transform(hidden)
+        n_rows = len(batch["input_ids"])  # targets stand row by row
+        rows = zip(hidden.chunk(n_rows), labels.chunk(n_rows), strict=True)
+        return [evaluate_targets(states, self.head.decoder, targets) for states, targets in rows]
+
     def on_validation_epoch_end(self) -> None:
         """Report the split's figures, as ``val/...``."""
         self._report("val")

@@ -1,7 +1,7 @@
 import lightning.pytorch as pl
 import pytest
 import torch
-from tiny import KINDS, ROWS, fit, make_task
+from tiny import KINDS, ROWS, fit, make_task, one_row
 
 from pretrain.errors import UserError
 from pretrain.tasks import CausalLM, ScheduleConfig, load_task
@@ -170,3 +170,17 @@ def test_training_flops_are_those_of_the_usual_count():
 def test_rates_that_make_no_sense_are_refused(wrong):
     with pytest.raises(ValueError, match="lr"):
         CausalLM(**wrong)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_prediction_gives_every_row_by_itself(kind):
+    task = make_task(kind)
+    batch = ROWS[kind]([12, 20, 5])
+    rows = task.predict_step(batch, 0)
+    whole = task.scores(batch)
+    assert len(rows) == 3
+    for row, single in enumerate(rows):
+        alone = task.scores(one_row(batch, row))
+        torch.testing.assert_close(single.nll, alone.nll)
+        assert int(single.n_targets) == int(alone.n_targets)
+    torch.testing.assert_close(sum(row.nll for row in rows), whole.nll)
