@@ -1,0 +1,1 @@
+"""The commands behind ``pretrain``, one module each, loaded when they are used."""
