@@ -198,7 +198,7 @@ class FitCLI(ConfiguredCLI):
         self.datamodule.prepare_data()
         self.datamodule.setup("fit")
         if isinstance(self.model, LanguageModel):
-            check_fit(self.model, self.datamodule)
+            check_fit(self.model.objective, self.model.config, self.datamodule)
 
     def _fit_and_measure(self) -> None:
         trainer, data = self.trainer, self.datamodule

@@ -95,7 +95,7 @@ class LanguageModel(LightningModule):
         data = getattr(self.trainer, "datamodule", None)
         if data is None or not hasattr(data, "tokenizer"):
             return
-        check_fit(self, data)
+        check_fit(self.objective, self.config, data)
         self.tokenizer_json = data.tokenizer.to_json()
         if self.config.vocab_size is None:
             self._set_vocab_size(data.tokenizer.vocab_size)

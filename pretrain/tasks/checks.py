@@ -1,29 +1,29 @@
 """What model and data must agree on, checked before the first step."""
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from pretrain.errors import UserError
+from pretrain.model import TransformerConfig
 
-if TYPE_CHECKING:
-    from pretrain.tasks.base import LanguageModel
+_DATA_MODULES = {"mlm": "MaskedLMDataModule", "clm": "CausalLMDataModule"}
 
 
-def check_fit(task: "LanguageModel", data: Any) -> None:
+def check_fit(objective: str, config: TransformerConfig, data: Any) -> None:
     """Refuse a model and a DataModule that cannot work together.
 
     Args:
-        task: The language model; its network need not be built yet.
+        objective: What the model learns, "mlm" or "clm".
+        config: The model's shape; the network need not be built yet.
         data: A DataModule with ``objective``, ``seq_len`` and ``tokenizer``.
 
     Raises:
         UserError: One sentence that names both sides.
     """
-    if data.objective != task.objective:
+    if data.objective != objective:
         raise UserError(
-            f"{type(task).__name__} cannot learn from {type(data).__name__}: use "
-            f"{'MaskedLMDataModule' if task.objective == 'mlm' else 'CausalLMDataModule'}."
+            f"The model's objective is {objective}, which {type(data).__name__} has no batches "
+            f"for: use {_DATA_MODULES[objective]}."
         )
-    config = task.config
     if config.position == "learned" and data.seq_len > config.max_len:
         raise UserError(
             f"data.seq_len ({data.seq_len}) is longer than the {config.max_len} learned positions "

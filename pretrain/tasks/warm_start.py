@@ -1,14 +1,12 @@
 """Weights from a finished run as the start of a new one."""
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from lightning.pytorch.utilities import rank_zero_info
+from torch import nn
 
 from pretrain.errors import UserError
-
-if TYPE_CHECKING:
-    from pretrain.tasks.base import LanguageModel
 
 
 def read_checkpoint(path: str) -> dict[str, Any]:
@@ -31,7 +29,7 @@ def read_checkpoint(path: str) -> dict[str, Any]:
     return checkpoint
 
 
-def load_weights(task: "LanguageModel", path: str) -> None:
+def load_weights(task: nn.Module, path: str) -> None:
     """Copy the block stack from ``path``, and the head where it is the same; say what is new.
 
     Raises:
