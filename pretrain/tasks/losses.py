@@ -85,13 +85,16 @@ def _chunked_nll(hidden: Tensor, decoder: nn.Linear, labels: Tensor) -> Tensor:
 
 
 @torch.no_grad()
-def evaluate_targets(hidden: Tensor, decoder: nn.Linear, labels: Tensor) -> ScoreSums:
+def evaluate_targets(
+    hidden: Tensor, decoder: nn.Linear, labels: Tensor, count_hits: bool = True
+) -> ScoreSums:
     """Likelihood and hits in float32 whatever the training precision is.
 
     Args:
         hidden: ``(n, d_model)``.
         decoder: The output matrix ``(vocab_size, d_model)`` and perhaps a bias.
         labels: ``(n,)`` token ids, ``IGNORE`` where there is no target.
+        count_hits: Whether to find the likeliest tokens; else ``n_correct`` is 0.
     """
     nll = torch.zeros((), device=hidden.device)
     n_correct = torch.zeros((), dtype=torch.int64, device=hidden.device)
@@ -101,5 +104,6 @@ def evaluate_targets(hidden: Tensor, decoder: nn.Linear, labels: Tensor) -> Scor
         for rows, targets in zip(hidden.split(CHUNK), labels.split(CHUNK), strict=True):
             logits = F.linear(rows.float(), weight, bias)
             nll += F.cross_entropy(logits, targets, ignore_index=IGNORE, reduction="sum")
-            n_correct += (logits.argmax(-1) == targets).sum()
+            if count_hits:
+                n_correct += (logits.argmax(-1) == targets).sum()
     return ScoreSums(nll, n_correct, (labels != IGNORE).sum())
