@@ -21,7 +21,7 @@ from pretrain.data.loaders import (
 from pretrain.data.packing import Packing
 from pretrain.data.prepared import PreparedCorpus, SplitFacts, default_cache_dir
 from pretrain.data.source import SourceOptions
-from pretrain.data.streaming import StreamLoader, check_workers, furthest, moved
+from pretrain.data.streaming import StreamLoader, check_workers, furthest, moved, start_of
 from pretrain.data.token_cache import TokenStream
 from pretrain.data.tokenizer import Tokenizer
 from pretrain.data.tokenizer_training import TokenizerRule
@@ -177,11 +177,14 @@ class TextDataModule(LightningDataModule):
         self._passes.next_start = self._position
 
     def state_dict(self) -> dict[str, Any]:
-        """The position behind the last micro-batch that was trained on; ask on every rank."""
-        if self._position is None:
+        """The position behind the last micro-batch that was trained on; ask on every rank.
+
+        None before the first: Lightning's finders train on trial, and go back to there.
+        """
+        if self.corpus is None:
             return {}
         position = self._position
-        if not self.uses_cache:
+        if position is not None and not self.uses_cache:
             places = torch.tensor(position["shards"])
             position = {**position, "shards": furthest(self._gathered(places))}
         return {
@@ -192,8 +195,14 @@ class TextDataModule(LightningDataModule):
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Let the next `train_dataloader` go on from there, if this run reads the data alike."""
-        self._loaded_state = state_dict
         self._position = state_dict.get("position")
+        self._loaded_state = state_dict if self._position else {}
+        if self._passes is not None:  # the loader of a trial is used again
+            self._passes.next_start = self._position or self._start
+
+    @property
+    def _start(self) -> dict[str, Any]:
+        return {"epoch": 0, "micro_batch": 0} if self.uses_cache else start_of(0)
 
     def _check_continues(self) -> None:
         state, self._loaded_state = self._loaded_state, {}

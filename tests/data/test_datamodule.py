@@ -19,6 +19,7 @@ class Recorder(pl.LightningModule):
     def __init__(self) -> None:
         super().__init__()
         self.weight = torch.nn.Parameter(torch.zeros(()))
+        self.lr = 0.1
         self.seen: list[tuple[int, list]] = []
         self.validated: list[list] = []
         self.stop_after: int | None = None
@@ -247,6 +248,18 @@ def test_lightnings_batch_size_finder_works(make):
     )
     runner.fit(Recorder(), datamodule=datamodule)
     assert datamodule.batch_size > 2
+
+
+@pytest.mark.parametrize("cache", [True, False])
+def test_training_begins_at_the_first_row_after_the_learning_rate_finder(make, cache):
+    rows = []
+    for callbacks in ([], [pl.callbacks.LearningRateFinder(num_training_steps=6)]):
+        module = Recorder()
+        trainer(max_steps=4, limit_val_batches=0, callbacks=callbacks).fit(
+            module, datamodule=make(cache=cache)
+        )
+        rows.append(module.seen[-4:])
+    assert rows[0] == rows[1]
 
 
 def test_a_split_without_a_target_is_refused(make, corpus, tmp_path):
