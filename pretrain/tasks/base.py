@@ -151,6 +151,11 @@ class LanguageModel(LightningModule):
 
     # Training ----------------------------------------------------------------------------------
 
+    def on_train_start(self) -> None:
+        """Count from this step on, whatever was trained on trial or before a checkpoint."""
+        self.target_mean = GlobalTargetMean(self.trainer.global_step)
+        self._window.clear()
+
     def on_train_batch_start(self, batch: Batch, batch_idx: int) -> None:
         """Seed dropout from what is being trained on, so that no hidden state must be saved."""
         if self.config.dropout or self.config.attention_dropout:

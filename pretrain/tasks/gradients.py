@@ -21,12 +21,16 @@ from pretrain.tasks.losses import LossSums
 class GlobalTargetMean:
     """Counts target tokens of a window and of a log period; no host synchronisation between.
 
+    Args:
+        step: The optimizer step at which training starts.
+
     Attributes:
-        logged_step: The optimizer step at which the mean loss was last taken out.
+        logged_step: The optimizer step at which the mean loss was last taken out, at first the
+            one at which training starts.
     """
 
-    def __init__(self) -> None:
-        self.logged_step = 0
+    def __init__(self, step: int = 0) -> None:
+        self.logged_step = step
         self._nominal = 1
         self._window_targets: Tensor | None = None
         self._period: Tensor | None = None

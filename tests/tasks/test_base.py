@@ -143,6 +143,20 @@ def test_resuming_goes_on_to_the_bit(tmp_path):
     assert equal(weights(whole), weights(resumed))
 
 
+def test_a_resumed_run_logs_no_loss_before_its_first_step(tmp_path):
+    batches = [ROWS["clm"]([n]) for n in (6, 9, 12, 15)] * 2
+    path = str(tmp_path / "half.ckpt")
+    options = {"accumulate_grad_batches": 2, "log_every_n_steps": 2}
+    fit(make_task("clm"), batches, max_steps=2, **options).save_checkpoint(path)
+    resumed, logged = make_task("clm"), []
+    resumed.log = lambda name, *_, **__: logged.append((name, resumed.trainer.global_step))
+    trainer = pl.Trainer(max_steps=4, accelerator="cpu", logger=False, limit_val_batches=0,
+                         enable_checkpointing=False, enable_progress_bar=False,
+                         **options)  # fmt: skip
+    trainer.fit(resumed, Rest(batches, 4), ckpt_path=path, weights_only=True)
+    assert [step for name, step in logged if name == "train/loss"] == [4]
+
+
 def test_a_compiled_model_saves_the_same_keys_and_learns_the_same(tmp_path):
     torch._dynamo.config.suppress_errors = False
     plain, compiled = make_task("clm", lr=0.02), make_task("clm", lr=0.02, compile=True)
