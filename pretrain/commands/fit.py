@@ -28,7 +28,7 @@ from pretrain.runs.validation_schedule import (
     whole_split,
 )
 from pretrain.tasks import LanguageModel
-from pretrain.tasks.checks import check_fit
+from pretrain.tasks.checks import check_fit, check_objective
 
 # Set for every process that something else has started, Lightning's own launcher included.
 _RANK_VARIABLES = ("RANK", "LOCAL_RANK", "SLURM_PROCID")
@@ -44,6 +44,7 @@ class FitCLI(ConfiguredCLI):
 
     def __init__(self, argv: list[str]) -> None:
         self._warnings: list[str] = []
+        self._trained_for: str | None = None
         super().__init__("fit", argv)
 
     # Before anything is built -------------------------------------------------------------------
@@ -60,6 +61,7 @@ class FitCLI(ConfiguredCLI):
         if source is not None:
             checkpoint = self.adopt(source)
             self.start_step = 0 if self.init_from else checkpoint["global_step"]
+            self._trained_for = None if self.init_from else checkpoint["objective"]
         if self.init_from is not None:
             self._tokenizer_spec = str(self.plan.folder.tokenizer)
             say(f"Weights, architecture and tokenizer come from {self.init_from}.")
@@ -146,6 +148,8 @@ class FitCLI(ConfiguredCLI):
         plan, folder = self.plan, self.plan.folder
         if self._has_nothing_to_do():
             return
+        if self._trained_for is not None and isinstance(self.model, LanguageModel):
+            check_objective(self.model.objective, self._trained_for)
         self._check_data()
         make_folder(folder)
         if plan.note is not None:

@@ -15,7 +15,7 @@ from torch.optim.lr_scheduler import LambdaLR
 
 from pretrain.errors import UserError
 from pretrain.model import LanguageModelHead, Transformer, TransformerConfig, initialize
-from pretrain.tasks.checks import check_fit
+from pretrain.tasks.checks import check_fit, check_objective
 from pretrain.tasks.gradients import GlobalTargetMean
 from pretrain.tasks.losses import LossSums, ScoreSums, evaluate_targets, training_loss
 from pretrain.tasks.metrics import LanguageModelingScore
@@ -281,7 +281,12 @@ class LanguageModel(LightningModule):
         checkpoint["tokenizer"] = self.tokenizer_json
 
     def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
-        """Take the tokenizer back."""
+        """Take the tokenizer back.
+
+        Raises:
+            UserError: The checkpoint was trained for another objective, though its weights may fit.
+        """
+        check_objective(self.objective, checkpoint.get("objective", self.objective))
         self.tokenizer_json = checkpoint.get("tokenizer")
 
 

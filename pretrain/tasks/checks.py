@@ -47,3 +47,16 @@ def _check_vocabulary(model_size: int | None, tokenizer_size: int) -> None:
             f"{tokenizer_size} tokens: leave vocab_size out (null) and it follows from the "
             "tokenizer."
         )
+
+
+def check_objective(objective: str, trained_for: str) -> None:
+    """Refuse to go on with, or to measure, a checkpoint of another objective.
+
+    Raises:
+        UserError: One sentence that names both.
+    """
+    if objective != trained_for:
+        raise UserError(
+            f"The checkpoint was trained for {trained_for}, but the model is configured for "
+            f"{objective}: use the configuration of its own run, or start a new one with init_from."
+        )

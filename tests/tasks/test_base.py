@@ -111,6 +111,12 @@ def test_a_checkpoint_needs_no_other_argument(kind, tmp_path):
         torch.testing.assert_close(loaded.eval().losses(batch).nll, task.eval().losses(batch).nll)
 
 
+def test_a_checkpoint_of_the_other_objective_is_refused_though_its_weights_fit(tmp_path):
+    fit(make_task("mlm"), [ROWS["mlm"]([12])]).save_checkpoint(tmp_path / "a.ckpt")
+    with pytest.raises(UserError, match=r"trained for mlm, .* configured for clm"):
+        CausalLM.load_from_checkpoint(tmp_path / "a.ckpt")
+
+
 class Rest:
     """The batches from ``start`` on; the length stays that of the whole epoch."""
 
