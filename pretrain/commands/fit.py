@@ -151,7 +151,7 @@ class FitCLI(ConfiguredCLI):
         if self._trained_for is not None and isinstance(self.model, LanguageModel):
             check_objective(self.model.objective, self._trained_for)
         self._check_data()
-        make_folder(folder)
+        make_folder(folder, plan.is_new)
         if plan.note is not None:
             say(plan.note)
         cut_back(folder.metrics, self.start_step)

@@ -13,6 +13,7 @@ from pretrain.runs.environment import is_first_rank
 # Lightning starts the other ranks by running the command again: a name made from the time would
 # differ there, and the folder that rank 0 has just made would be refused. So rank 0 hands it on.
 HANDED_ON = "PRETRAIN_RUN_FOLDER"
+_LONGEST_NAME = 200  # bytes; most file systems end at 255
 
 
 @dataclass(frozen=True)
@@ -75,6 +76,11 @@ class RunPlan:
         """Whether the folder's own earlier steps are gone on with."""
         return self.checkpoint is not None and self.checkpoint.parent == self.folder.checkpoints
 
+    @property
+    def is_new(self) -> bool:
+        """Whether the folder has to be made: no earlier start of this run may have done so."""
+        return not self.continues and self.note is None
+
 
 def recipe_name(config_files: list[str]) -> str:
     """What a run is called after: its first configuration file, or the run that wrote it."""
@@ -104,15 +110,26 @@ def plan_run(
     return plan
 
 
-def make_folder(folder: RunFolder) -> None:
-    """Make the run's folder on rank 0 and tell the processes that it starts."""
-    if is_first_rank():
-        folder.checkpoints.mkdir(parents=True, exist_ok=True)
-        for half_written in folder.checkpoints.glob(
-            ".*.ckpt.*.tmp"
-        ):  # by a process that was killed
+def make_folder(folder: RunFolder, is_new: bool = False) -> None:
+    """Make the run's folder on rank 0 and tell the processes that it starts.
+
+    Raises ``UserError`` where that fails, or where another process was faster: a corpus may have
+    been read for a long time since the plan was made.
+    """
+    if not is_first_rank():
+        return
+    _refuse_running(folder)
+    try:
+        folder.checkpoints.mkdir(parents=True, exist_ok=not is_new)
+        for half_written in folder.checkpoints.glob(".*.ckpt.*.tmp"):  # by a killed process
             half_written.unlink()
-        os.environ[HANDED_ON] = str(folder.path.absolute())
+    except FileExistsError:
+        raise UserError(_taken(folder.path)) from None
+    except OSError as error:
+        raise UserError(
+            f"{folder.path} can't be made ({error.strerror}): give another --runs_dir."
+        ) from error
+    os.environ[HANDED_ON] = str(folder.path.absolute())
 
 
 def release_folder() -> None:
@@ -136,6 +153,8 @@ def _checked_name(run_name: str | None, recipe: str, ckpt_path: str | None) -> s
             f"--run_name {run_name!r} is no folder name: leave out slashes and use --runs_dir "
             "for the folder around it."
         )
+    if len(run_name.encode()) > _LONGEST_NAME:
+        raise UserError(f"--run_name has {len(run_name)} characters: give a shorter one.")
     return run_name
 
 
@@ -160,7 +179,11 @@ def _refuse_overwriting(plan: RunPlan, ckpt_path: str | None) -> None:
         raise UserError(f"{path} is a file, so no run can live there: give another --run_name.")
     if plan.continues or ckpt_path == "last" or not path.exists() or not any(path.iterdir()):
         return
-    raise UserError(
+    raise UserError(_taken(path))
+
+
+def _taken(path: Path) -> str:
+    return (
         f"{path} already holds a run: add --ckpt_path last to go on with it, "
         "or give another --run_name."
     )

@@ -41,6 +41,19 @@ def test_a_run_is_never_overwritten(tmp_path):
         plan_run("a", str(tmp_path), "gpt")
 
 
+def test_of_two_new_runs_of_one_name_the_slower_is_refused(tmp_path):
+    first, second = (plan_run("a", str(tmp_path), "gpt") for _ in range(2))
+    make_folder(first.folder, first.is_new)
+    with pytest.raises(UserError, match=r"--ckpt_path last.*--run_name"):
+        make_folder(second.folder, second.is_new)
+
+
+def test_a_folder_that_cannot_be_made_is_one_sentence(tmp_path):
+    (tmp_path / "file").write_text("mine")
+    with pytest.raises(UserError, match=r"can't be made .*--runs_dir"):
+        make_folder(RunFolder(tmp_path / "file" / "a"), is_new=True)
+
+
 def test_an_empty_folder_may_be_used(tmp_path):
     (tmp_path / "a").mkdir()
     assert plan_run("a", str(tmp_path), "gpt").folder.path == tmp_path / "a"
@@ -94,6 +107,7 @@ def test_the_runs_own_checkpoint_by_path_goes_on_with_it(tmp_path):
         ("a/b", None, "--runs_dir"),
         ("..", None, "no folder name"),
         ("", None, "no folder name"),
+        ("a" * 300, None, "shorter"),
         (None, "last", "--run_name"),
         ("a", "nowhere.ckpt", "no such checkpoint"),
     ],
