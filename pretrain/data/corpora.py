@@ -166,8 +166,11 @@ def _find_files(source: str) -> dict[str, DataFile]:
 
     remote = "://" in source
     try:
-        address = source if remote else str(Path(source).expanduser().absolute())
-        filesystem, path = fsspec.core.url_to_fs(address)
+        if remote:
+            filesystem, path = fsspec.core.url_to_fs(source)
+        else:  # not by url_to_fs, which takes :: in a name for a chain of file systems
+            filesystem = fsspec.filesystem("file")
+            path = str(Path(source).expanduser().absolute())
         if filesystem.isfile(path):
             if extension(path) not in EXTENSIONS:
                 raise UserError(f"{source}: its extension is none of those known ({_KNOWN})")

@@ -83,6 +83,8 @@ def test_a_glob_takes_what_matches(tmp_path):
 
 
 def test_a_file_with_glob_characters_in_its_name_is_that_file(tmp_path):
+    (tmp_path / "a::b#1%20.txt").write_text("colons\n")
+    assert list(TextSource(f"{tmp_path}/a::b#1%20.txt", f"{tmp_path}").texts("train")) == ["colons"]
     (tmp_path / "a[1]*.txt").write_text("1\n")
     (tmp_path / "a1x.txt").write_text("2\n")
     source = TextSource(f"{tmp_path}/a[1]*.txt", f"{tmp_path}/a1x.txt")
