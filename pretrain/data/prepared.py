@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import os
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -168,8 +167,3 @@ def _has(folder: Path, split: str) -> bool:
 def _is_cacheable(sources: list[TextSource]) -> bool:
     sizes = [0 if source.name == "builtin" else source.local_bytes for source in sources]
     return all(size is not None for size in sizes) and sum(filter(None, sizes)) <= MAX_CACHED_BYTES
-
-
-def default_cache_dir() -> Path:
-    """~/.cache/pretrain, or its like under XDG_CACHE_HOME."""
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "pretrain"

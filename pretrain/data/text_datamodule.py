@@ -11,6 +11,7 @@ from lightning.pytorch import LightningDataModule
 from lightning.pytorch.callbacks import Timer
 from torch.utils.data import DataLoader
 
+from pretrain.data.files import default_cache_dir
 from pretrain.data.loaders import (
     Share,
     cached_eval_loader,
@@ -19,7 +20,7 @@ from pretrain.data.loaders import (
     streamed_train_loader,
 )
 from pretrain.data.packing import Packing
-from pretrain.data.prepared import PreparedCorpus, SplitFacts, default_cache_dir
+from pretrain.data.prepared import PreparedCorpus, SplitFacts
 from pretrain.data.source import SourceOptions
 from pretrain.data.streaming import StreamLoader, check_workers, furthest, moved, start_of
 from pretrain.data.token_cache import TokenStream

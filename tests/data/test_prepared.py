@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from pretrain.data.prepared import MAX_CACHED_BYTES, JoinedSource, PreparedCorpus, default_cache_dir
+from pretrain.data.prepared import MAX_CACHED_BYTES, JoinedSource, PreparedCorpus
 from pretrain.data.source import SourceOptions
 from pretrain.errors import UserError
 
@@ -86,11 +86,3 @@ def test_sources_are_joined_for_the_tokenizer(list_source):
 def test_weights_are_checked_before_anything_is_read(open_corpus):
     with pytest.raises(UserError, match="weight"):
         open_corpus({"/nowhere.txt": -1.0})
-
-
-def test_the_cache_respects_the_standard_folder(monkeypatch, tmp_path):
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    assert default_cache_dir() == tmp_path / "pretrain"
-    monkeypatch.delenv("XDG_CACHE_HOME")
-    monkeypatch.setenv("HOME", str(tmp_path / "home"))
-    assert default_cache_dir() == tmp_path / "home" / ".cache" / "pretrain"
