@@ -37,6 +37,9 @@ def explain(message: str, parser: ArgumentParser) -> str:
         )
     if message.startswith("Problems parsing config"):
         return _bad_yaml(message)
+    if message.startswith("Unexpected config:"):
+        held = message.removeprefix("Unexpected config:").split("\n")[0].strip() or "nothing"
+        return f"A --config file must hold keys such as trainer:, but one holds {held}."
     keys = _PARSER_KEY.findall(message)
     if keys == ["config"]:
         missing = _NO_FILE.search(message)

@@ -9,6 +9,7 @@ import jsonargparse
 import yaml
 from lightning.pytorch import LightningDataModule, LightningModule, Trainer
 from lightning.pytorch.cli import LightningArgumentParser, LightningCLI
+from lightning.pytorch.utilities.exceptions import MisconfigurationException
 
 import pretrain.data.datamodule
 import pretrain.tasks  # noqa: F401  short class names are found among what is imported
@@ -94,7 +95,7 @@ class ConfiguredCLI(LightningCLI):
         """Build task, DataModule and Trainer; what cannot work together is a user's mistake."""
         try:
             super().instantiate_classes()
-        except ValueError as error:
+        except (ValueError, MisconfigurationException) as error:
             raise UserError(explain(str(error), self.parser)) from error
 
     def adopt(self, checkpoint_path: str | Path) -> dict[str, Any]:
@@ -125,6 +126,8 @@ class ConfiguredCLI(LightningCLI):
             config = self.parser.parse_args(arguments)
         except jsonargparse.ArgumentError as error:
             raise UserError(explain(str(error), self.parser)) from error
+        except UnicodeDecodeError as error:
+            raise UserError(f"A --config file is no UTF-8 text ({error.reason}).") from error
         for key in ("trainer", "model", "data"):
             if not isinstance(config.get(key), jsonargparse.Namespace):
                 raise UserError(f"{key} is {config.get(key)!r}, but must hold keys of its own.")

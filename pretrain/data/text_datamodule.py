@@ -74,6 +74,8 @@ class TextDataModule(LightningDataModule):
         seed: int | None = None,
     ) -> None:
         super().__init__()
+        if source is None:  # how YAML reads ~ or #
+            raise UserError("source is empty: give a file, a folder, a URL or a dataset's name.")
         if seq_len < 2:
             raise UserError(f"seq_len is {seq_len}: a row needs at least 2 tokens.")
         if batch_size < 1:

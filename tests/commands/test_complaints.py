@@ -1,4 +1,5 @@
 import pytest
+import torch
 
 from pretrain.commands.fit import FitCLI
 from pretrain.errors import UserError
@@ -90,7 +91,8 @@ def test_a_value_of_the_wrong_kind_is_named_with_its_key(complaint, options, key
         ("foo: [", "no valid YAML in line"),
         ("trainer: 3", "trainer is 3, but must hold keys of its own."),
         ("model: {init_args: {network: {d_model: 15}}}", "not divisible by n_heads"),
-        ("- a", "Unexpected config"),
+        ("- a", "one holds - a."),
+        ("", "one holds nothing."),
     ],
 )
 def test_a_configuration_that_cannot_be_is_refused_in_one_sentence(complaint, extra, message):
@@ -102,8 +104,18 @@ def test_a_configuration_that_cannot_be_is_refused_in_one_sentence(complaint, ex
 def test_a_stray_word_a_missing_file_and_no_recipe(complaint, tmp_path):
     assert "'stray' is not an option" in complaint("stray")
     assert "nofile.yaml: there is no such file" in complaint("--config", "nofile.yaml")
+    assert "is not a file" in complaint("--config", str(tmp_path))
+    (tmp_path / "binary.yaml").write_bytes(b"\xff\xfe")
+    assert "no UTF-8 text" in complaint("--config", str(tmp_path / "binary.yaml"))
     with pytest.raises(UserError, match=r"--config configs/"):
         FitCLI([])
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="the device is there")
+def test_a_device_that_is_not_there_is_one_sentence(complaint):
+    said = complaint("--trainer.accelerator", "cuda", "--trainer.precision", "32-true")
+    assert "CUDA" in said
+    assert "\n" not in said
 
 
 def test_options_are_not_abbreviated(complaint):

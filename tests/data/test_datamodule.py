@@ -271,7 +271,9 @@ def test_a_split_without_a_target_is_refused(make, corpus, tmp_path):
         train(datamodule, max_steps=1)
 
 
-@pytest.mark.parametrize("bad", [{"seq_len": 1}, {"batch_size": 0}, {"num_workers": -1}])
+@pytest.mark.parametrize(
+    "bad", [{"seq_len": 1}, {"batch_size": 0}, {"num_workers": -1}, {"source": None}]
+)
 def test_impossible_shapes_are_refused(make, bad):
     with pytest.raises(UserError, match=next(iter(bad))):
         make(**bad)
