@@ -59,7 +59,7 @@ def builtin_documents(cache_dir: Path | None = None) -> Iterator[BuiltinDocument
             raise UserError("the installed packages hold no documentation: name a source of text")
         try:
             _keep(documents, kept)
-        except OSError as error:
+        except UserError as error:
             _log.warning("The built-in corpus is scanned again next time: %s", error)
             yield from documents
             return

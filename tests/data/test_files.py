@@ -1,6 +1,7 @@
 import pytest
 
 from pretrain.data.files import default_cache_dir, written_whole
+from pretrain.errors import UserError
 
 
 def write_half(path):
@@ -17,6 +18,15 @@ def test_a_failed_write_leaves_the_old_file_and_nothing_else(tmp_path):
         write_half(path)
     assert path.read_text() == "old"
     assert list(path.parent.iterdir()) == [path]
+
+
+def test_what_cannot_be_written_is_one_sentence(tmp_path):
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "file").write_text("mine")
+    for path in (tmp_path / "folder", tmp_path / "file" / "x.txt"):
+        with pytest.raises(UserError, match="can't be written"), written_whole(path) as temporary:
+            temporary.write_text("new")
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["file", "folder"]
 
 
 def test_the_cache_folder_follows_the_environment(monkeypatch, tmp_path):
