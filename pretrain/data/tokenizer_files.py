@@ -45,10 +45,13 @@ def character_backend(vocabulary: dict[str, int], specials: list[str]) -> Backen
 def read_backend(path: Path, lowercase: bool) -> Backend:
     """The tokenizer in a file or folder; raises UserError where there is none."""
     path = path.expanduser()
-    if path.is_dir():
-        path = _in_folder(path)
-    if not path.is_file():
-        raise UserError(f"{path}: there is no such tokenizer file")
+    try:
+        path = _in_folder(path) if path.is_dir() else path
+        is_there = path.is_file()
+    except OSError:  # a name too long to be one: a text was given
+        is_there = False
+    if not is_there:
+        raise UserError(f"{str(path)[:200]}: there is no such tokenizer file")
     try:
         text = path.read_text(encoding="utf-8")
         if path.suffix == ".txt":

@@ -117,3 +117,9 @@ def test_what_is_no_tokenizer_is_one_sentence(tmp_path, name, content, said):
 def test_a_tokenizer_that_is_not_there_is_named(tmp_path):
     with pytest.raises(UserError, match=r"none\.json: there is no such tokenizer"):
         Tokenizer.load(tmp_path / "none.json")
+
+
+def test_a_text_in_the_place_of_a_path_is_one_sentence():
+    with pytest.raises(UserError, match="there is no such tokenizer") as refused:
+        Tokenizer.load("a text " * 1000)
+    assert len(str(refused.value)) < 300
