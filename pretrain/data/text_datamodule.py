@@ -196,6 +196,8 @@ class TextDataModule(LightningDataModule):
             "uses_cache": self.uses_cache,
             "position": position,
             "rows_per_micro_batch": self.batch_size * self._world()[0],
+            "seq_len": self.seq_len,
+            "seed": self.seed,
         }
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
@@ -219,12 +221,23 @@ class TextDataModule(LightningDataModule):
                 f"The checkpoint was trained from {kept}: go on with cache={state['uses_cache']}, "
                 "or the order of the data would change."
             )
+        for name in ("seq_len", "seed"):  # a checkpoint of an earlier version names neither
+            before, now = state.get(name), getattr(self, name)
+            if self._is_inside_an_epoch() and before not in (None, now):
+                raise UserError(
+                    f"The checkpoint lies inside an epoch read with data.{name} {before}, this run "
+                    f"has {now}: keep it, or what comes next would be other rows."
+                )
         rows, position = self.batch_size * self._world()[0], state["position"]
         if position.get("micro_batch") and rows != state["rows_per_micro_batch"]:
             raise UserError(
                 f"The checkpoint lies inside an epoch of {state['rows_per_micro_batch']} rows a "
                 f"micro-batch over all devices, this run has {rows}: keep batch_size × devices."
             )
+
+    def _is_inside_an_epoch(self) -> bool:
+        position = self._position or {}
+        return bool(position.get("micro_batch") or position.get("turn"))
 
     # ---- how it is put together
 

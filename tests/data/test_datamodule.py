@@ -348,6 +348,15 @@ def test_another_batch_size_in_the_middle_of_an_epoch_is_refused(make, tmp_path)
         train(make(batch_size=4), ckpt_path=checkpoint, max_steps=9)
 
 
+@pytest.mark.parametrize("other", [{"seq_len": 6}, {"seed": 6}])
+@pytest.mark.parametrize("cache", [True, False])
+def test_another_order_of_rows_in_the_middle_of_an_epoch_is_refused(make, tmp_path, other, cache):
+    checkpoint = str(tmp_path / "cut.ckpt")
+    train(make(cache=cache), stop_after=3, checkpoint=checkpoint, max_steps=9)
+    with pytest.raises(UserError, match=next(iter(other))):
+        train(make(cache=cache, **other), ckpt_path=checkpoint, max_steps=9)
+
+
 def test_a_checkpoint_is_validated_with_any_batch_size_and_path(make, tmp_path):
     checkpoint = str(tmp_path / "cut.ckpt")
     train(make(), stop_after=3, checkpoint=checkpoint, max_steps=9)
