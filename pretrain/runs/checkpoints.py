@@ -29,10 +29,16 @@ class LastCheckpoint(Checkpoint):
         self._saved_at = time.monotonic()
 
     def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        """Write the untrained model, so that there is something to go on from at any moment."""
+        """Write what training starts from, so that there is something to go on from at any moment.
+
+        A run that goes on from its own file has it already.
+        """
         self._saved_at = time.monotonic()
         self._seen_step = trainer.global_step
-        if trainer.global_step == 0:
+        is_missing = not self.path.exists()
+        if trainer.world_size > 1:  # all ranks take part in saving
+            is_missing = trainer.strategy.broadcast(is_missing)
+        if trainer.global_step == 0 or is_missing:
             self._save(trainer)
 
     def on_validation_end(self, trainer: Trainer, pl_module: LightningModule) -> None:

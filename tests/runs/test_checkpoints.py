@@ -42,11 +42,11 @@ def test_last_is_written_when_it_has_become_too_old(make_trainer, tiny_module, t
 class _KeepFirst(Callback):
     """Copies the checkpoint that stands when the first step begins."""
 
-    def __init__(self, source, target) -> None:
-        self.source, self.target = source, target
+    def __init__(self, source, target, step=0) -> None:
+        self.source, self.target, self.step = source, target, step
 
     def on_train_batch_start(self, trainer, pl_module, batch, batch_idx):
-        if trainer.global_step == 0:
+        if trainer.global_step == self.step:
             shutil.copy(self.source, self.target)
 
 
@@ -63,6 +63,28 @@ def test_a_run_can_go_on_from_the_checkpoint_before_step_1(make_trainer, tiny_mo
     assert trainer.global_step == 4
     for name, weights in whole.state_dict().items():
         assert torch.equal(weights, resumed.state_dict()[name])
+
+
+def test_a_run_that_goes_on_from_another_ones_file_has_its_own_at_once(
+    make_trainer, tiny_module, tmp_path
+):
+    first, last, kept = (tmp_path / name for name in ("first.ckpt", "last.ckpt", "kept.ckpt"))
+    whole, resumed = tiny_module(), tiny_module()
+    saves = [LastCheckpoint(first), _KeepFirst(first, kept, step=2)]
+    saves[0].every_s = 0.0
+    make_trainer(max_steps=4, limit_val_batches=0, callbacks=saves, enable_checkpointing=True).fit(
+        whole
+    )
+    for source, target in ((kept, last), (tmp_path / "own.ckpt", tmp_path / "later.ckpt")):
+        callbacks = [LastCheckpoint(target), _KeepFirst(target, tmp_path / "own.ckpt", step=2)]
+        resumed = tiny_module()
+        trainer = make_trainer(
+            max_steps=4, limit_val_batches=0, callbacks=callbacks, enable_checkpointing=True
+        )
+        trainer.fit(resumed, ckpt_path=source)
+        assert trainer.global_step == 4
+        for name, weights in whole.state_dict().items():
+            assert torch.equal(weights, resumed.state_dict()[name])
 
 
 def test_best_is_the_lowest_validation_loss(make_trainer, tiny_module, tmp_path):
