@@ -180,7 +180,7 @@ class FitCLI(ConfiguredCLI):
         max_steps = self.config.trainer.max_steps
         if not self.plan.continues or not 0 < max_steps <= self.start_step:
             return False
-        if read_card(self.plan.folder.card)["status"] != "finished":
+        if read_card(self.plan.folder.card).get("status") != "finished":
             return False
         say(
             f"Run {self.plan.folder.path} is finished at step {self.start_step}: nothing to do. "

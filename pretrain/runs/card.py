@@ -36,10 +36,16 @@ FINAL = {
 def read_card(path: str | Path) -> dict[str, Any]:
     """The card at ``path`` (the file or its run folder).
 
-    A card that says ``running`` while its process is gone reads ``interrupted``.
+    A card that says ``running`` while its process is gone reads ``interrupted``; one that is gone
+    or no card is empty.
     """
     path = Path(path)
-    card = json.loads((path / "summary.json" if path.is_dir() else path).read_text("utf-8"))
+    try:
+        card = json.loads((path / "summary.json" if path.is_dir() else path).read_text("utf-8"))
+    except (FileNotFoundError, ValueError):
+        return {}
+    if not isinstance(card, dict):
+        return {}
     if card.get("status") == "running" and not _is_alive(card):
         card["status"] = "interrupted"
     return card

@@ -61,6 +61,13 @@ def test_values_that_are_no_numbers_become_null(tmp_path):
     assert card["val_loss_nats"] == 2.0
 
 
+def test_what_is_no_card_reads_as_an_empty_one(tmp_path):
+    assert read_card(tmp_path) == {}
+    for text in ("{", "[]"):
+        (tmp_path / "summary.json").write_text(text)
+        assert read_card(tmp_path) == {}
+
+
 def test_a_trained_run_fills_its_card(make_trainer, tiny_module, tmp_path):
     path = tmp_path / "summary.json"
     card = RunCard(path, {})
