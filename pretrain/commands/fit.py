@@ -11,6 +11,7 @@ from lightning.pytorch.utilities.exceptions import SIGTERMException
 
 from pretrain.commands.configured import ConfiguredCLI, RunTrainer
 from pretrain.data.datamodule import TextDataModule
+from pretrain.errors import UserError
 from pretrain.hardware import resolve_precision, slow_precision_warning
 from pretrain.runs.callbacks import run_callbacks, run_loggers
 from pretrain.runs.card import RunCard, read_card
@@ -52,6 +53,13 @@ class FitCLI(ConfiguredCLI):
     def before_instantiate_classes(self) -> None:
         """Choose the folder, the architecture and the arithmetic."""
         config = self.config
+        if config.trainer.max_steps == 0:
+            raise UserError("trainer.max_steps is 0: train for at least 1 step.")
+        if config.init_from is not None and config.ckpt_path not in (None, "last"):
+            raise UserError(
+                f"--init_from {config.init_from} starts a new run and --ckpt_path "
+                f"{config.ckpt_path} goes on with one: give one of them."
+            )
         self.recipe = recipe_name([str(file) for file in config.get("config") or ()])
         self.plan = plan_run(config.run_name, config.runs_dir, self.recipe, config.ckpt_path)
         self._tokenizer_spec = config.data.init_args.get("tokenizer")

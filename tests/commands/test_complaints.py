@@ -111,6 +111,11 @@ def test_a_stray_word_a_missing_file_and_no_recipe(complaint, tmp_path):
         FitCLI([])
 
 
+def test_options_that_contradict_each_other_are_refused(complaint):
+    assert "give one of them" in complaint("--init_from", "a.ckpt", "--ckpt_path", "b.ckpt")
+    assert "at least 1 step" in complaint("--trainer.max_steps", "0")
+
+
 @pytest.mark.skipif(torch.cuda.is_available(), reason="the device is there")
 def test_a_device_that_is_not_there_is_one_sentence(complaint):
     said = complaint("--trainer.accelerator", "cuda", "--trainer.precision", "32-true")
