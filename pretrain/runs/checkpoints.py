@@ -16,6 +16,9 @@ MONITOR = "val/loss"
 class LastCheckpoint(Checkpoint):
     """Keeps ``last.ckpt``: before step 1, at each validation, every few minutes, and at the end.
 
+    The end may be a SIGTERM, as schedulers send it; Ctrl-C may come in the middle of a step, so
+    nothing is written then.
+
     Args:
         path: the file to keep.
         every_s: the longest time, in seconds, between two writes.
@@ -49,11 +52,14 @@ class LastCheckpoint(Checkpoint):
     def on_train_batch_end(
         self, trainer: Trainer, pl_module: LightningModule, outputs: Any, batch: Any, batch_idx: int
     ) -> None:
-        """Write when the last file has become too old, after a complete optimizer step."""
+        """Write when the last file has become too old, or the process has been told to end.
+
+        Only after a complete optimizer step.
+        """
         if trainer.global_step == self._seen_step:
             return
         self._seen_step = trainer.global_step
-        is_due = time.monotonic() - self._saved_at >= self.every_s
+        is_due = time.monotonic() - self._saved_at >= self.every_s or trainer.received_sigterm
         if trainer.world_size > 1:  # one clock decides, since all ranks take part in saving
             is_due = trainer.strategy.broadcast(is_due)
         if is_due:

@@ -1,5 +1,6 @@
 import shutil
 
+import pytest
 import torch
 from lightning.pytorch import Callback
 
@@ -37,6 +38,21 @@ def test_last_is_written_when_it_has_become_too_old(make_trainer, tiny_module, t
     )  # fmt: skip
     trainer.fit(tiny_module())
     assert saves.steps == [0, 1, 2, 3]  # never inside an accumulation window
+
+
+class _Terminate(Callback):
+    def on_train_batch_start(self, trainer, pl_module, batch, batch_idx):
+        trainer._signal_connector.received_sigterm = trainer.global_step == 2
+
+
+def test_last_is_written_when_the_process_is_told_to_end(make_trainer, tiny_module, tmp_path):
+    callbacks = [_Terminate(), LastCheckpoint(tmp_path / "last.ckpt")]
+    trainer = make_trainer(
+        max_steps=9, limit_val_batches=0, callbacks=callbacks, enable_checkpointing=True
+    )
+    with pytest.raises(SystemExit):
+        trainer.fit(tiny_module())
+    assert torch.load(tmp_path / "last.ckpt", weights_only=True)["global_step"] == 3
 
 
 class _KeepFirst(Callback):
