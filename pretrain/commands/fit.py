@@ -176,6 +176,8 @@ class FitCLI(ConfiguredCLI):
             )
             if isinstance(error, SIGTERMException):  # which would exit with status 0
                 raise SystemExit(128 + signal.SIGTERM) from error
+            if isinstance(error.__context__, KeyboardInterrupt):  # which would exit with status 1
+                raise SystemExit(128 + signal.SIGINT) from error
             raise
         finally:
             release_folder()

@@ -253,11 +253,11 @@ def test_a_stopped_run_says_so_and_can_go_on(place, sent):
     time.sleep(0.5)
     process.send_signal(sent)
     output, _ = process.communicate(timeout=30)
-    assert process.returncode != 0
+    assert process.returncode == 128 + sent
     assert "Traceback" not in output
     assert "--ckpt_path last goes on with it" in output
     assert read_card(run)["status"] == "interrupted"
-    assert torch.load(run / "checkpoints" / "last.ckpt", weights_only=True)["global_step"] >= 0
+    torch.load(run / "checkpoints" / "last.ckpt", weights_only=True)  # whole
 
 
 def test_two_processes_share_one_run_folder(place):
