@@ -16,7 +16,8 @@ class TransformerConfig:
         n_layers: Number of blocks.
         n_heads: Attention heads per block; must divide ``d_model``.
         d_ff: Hidden width of the feed-forward layer; None means ``4 * d_model``.
-        max_len: Longest sequence; the length of the table where positions are learned.
+        max_len: Length of the table where positions are learned, and so of the longest sequence;
+            other positions set no bound.
         position: ``rotary`` (Su et al. 2021), ``learned`` (a table added to the token
             embedding) or ``none``.
         rotary_base: Base of the rotary frequencies.
