@@ -15,9 +15,13 @@ def _fresh_answers():
     hardware.multiplies_fp16_fast.cache_clear()
 
 
-def _machine(monkeypatch, *, claims: bool, reduced: float) -> None:
-    """A CPU whose reduced-precision product takes ``reduced`` times as long as a float32 one."""
-    monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: {"avx512_bf16": claims})
+def _machine(monkeypatch, *, claims: bool | None, reduced: float) -> None:
+    """A CPU whose reduced-precision product takes ``reduced`` times as long as a float32 one.
+
+    It claims the instructions, or denies them, or (None) does not name them.
+    """
+    flags = {} if claims is None else {"avx512_bf16": claims}
+    monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: flags)
     monkeypatch.setattr(
         hardware, "_seconds_per_product", lambda dtype: 1.0 if dtype == torch.float32 else reduced
     )
@@ -37,8 +41,16 @@ def test_a_cpu_is_asked_and_a_timed_product_has_the_last_word(monkeypatch, claim
 
 
 def test_a_processor_that_names_no_instructions_can_prove_its_speed(monkeypatch):
-    _machine(monkeypatch, claims=False, reduced=0.4)
+    _machine(monkeypatch, claims=None, reduced=0.4)
     assert hardware.multiplies_bf16_fast(CPU)
+    hardware.multiplies_bf16_fast.cache_clear()
+    _machine(monkeypatch, claims=None, reduced=1.0)
+    assert not hardware.multiplies_bf16_fast(CPU)
+
+
+def test_a_processor_that_denies_the_instructions_needs_no_timing(monkeypatch):
+    _machine(monkeypatch, claims=False, reduced=0.4)
+    assert not hardware.multiplies_bf16_fast(CPU)
 
 
 def test_a_gpu_without_bf16_hardware_gets_16_mixed(monkeypatch):

@@ -2,11 +2,12 @@
 
 import difflib
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from importlib import import_module
 
-from jsonargparse import ArgumentParser
-from lightning.pytorch import LightningDataModule, LightningModule
+from jsonargparse import ArgumentError, ArgumentParser, Namespace
+
+from pretrain.errors import UserError
 
 # The last of these that a message holds names the innermost place of the mistake.
 _PARSER_KEY = re.compile(r'Parser key "([^"]+)"')
@@ -22,6 +23,18 @@ _GIVEN = re.compile(r"Given value: (.*)")
 _NO_CLASS = re.compile(r"Expected a (?:dot import path string: |path but )(\S+)")
 _NO_FILE = re.compile(r"File does not exist: '([^']+)'")
 _YAML_PLACE = re.compile(r"\bline (\d+)(?:, column (\d+))?")
+
+
+def parse(parser: ArgumentParser, argv: list[str]) -> Namespace:
+    """``parser.parse_args`` whose complaint is one sentence.
+
+    Raises:
+        UserError: An option is wrong. The parser must have been made with ``exit_on_error=False``.
+    """
+    try:
+        return parser.parse_args(argv)
+    except ArgumentError as error:
+        raise UserError(explain(str(error), parser)) from error
 
 
 def explain(message: str, parser: ArgumentParser) -> str:
@@ -89,7 +102,13 @@ def _nearest(key: str, known: Iterable[str]) -> str | None:
 
 
 def _keys_of(parser: ArgumentParser) -> list[str]:
-    return [action.dest for action in parser._actions if action.dest != "help"]
+    keys = []
+    for action in parser._actions:
+        if isinstance(action.choices, Mapping):  # subcommands, by name
+            keys += [key for sub in action.choices.values() for key in _keys_of(sub)]
+        elif action.dest != "help":
+            keys.append(action.dest)
+    return keys
 
 
 def _keys_of_class(class_path: str, prefix: str) -> list[str]:
@@ -123,6 +142,9 @@ def _kind(kind: str) -> str:
 
 def _unknown_class(key: str, name: str) -> str:
     """``name`` is no class that can stand under ``key``; ours are known by their short names."""
+    # Here, so that commands without a model need not wait for it.
+    from lightning.pytorch import LightningDataModule, LightningModule
+
     base = LightningModule if key == "model" else LightningDataModule
     ours = sorted(c.__name__ for c in _subclasses(base) if c.__module__.startswith("pretrain."))
     near = difflib.get_close_matches(name, ours, n=1)

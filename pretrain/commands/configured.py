@@ -95,7 +95,7 @@ class ConfiguredCLI(LightningCLI):
         """Build task, DataModule and Trainer; what cannot work together is a user's mistake."""
         try:
             super().instantiate_classes()
-        except (ValueError, MisconfigurationException) as error:
+        except (ValueError, TypeError, MisconfigurationException) as error:
             raise UserError(explain(str(error), self.parser)) from error
 
     def adopt(self, checkpoint_path: str | Path) -> dict[str, Any]:

@@ -9,17 +9,22 @@ from lightning.pytorch.utilities.exceptions import MisconfigurationException
 
 from pretrain.commands.configured import ConfiguredCLI
 from pretrain.errors import UserError
+from pretrain.runs.console import say
 from pretrain.runs.folder import RunFolder
 
 
 def validate(argv: list[str]) -> None:
     """Measure a checkpoint on the whole validation split."""
-    EvaluateCLI("validate", argv).evaluate()
+    _print_figures(EvaluateCLI("validate", argv).evaluate())
 
 
 def test(argv: list[str]) -> None:
-    """Measure a checkpoint on the test split."""
-    EvaluateCLI("test", argv).evaluate()
+    """Measure a checkpoint on the test split, or where there is none on the validation split."""
+    cli = EvaluateCLI("test", argv)
+    figures = cli.evaluate()
+    if "test" not in cli.datamodule.corpus.splits:
+        say("There is no test split: these are the validation split's figures.")
+    _print_figures(figures)
 
 
 def predict(argv: list[str]) -> None:
@@ -29,6 +34,13 @@ def predict(argv: list[str]) -> None:
         n_targets = int(row.n_targets)
         print(json.dumps({"block": block, "loss_nats": float(row.nll) / n_targets,
                           "target_tokens": n_targets, "correct": int(row.n_correct)}))  # fmt: skip
+
+
+def _print_figures(results: list[Any]) -> None:
+    for name, value in results[0].items():
+        if name != "step":
+            figure = f"{value:,.0f}" if value == int(value) else f"{value:.6f}"
+            say(f"{name:<24} {figure}")
 
 
 class EvaluateCLI(ConfiguredCLI):
@@ -47,10 +59,11 @@ class EvaluateCLI(ConfiguredCLI):
         trainer.enable_checkpointing = trainer.enable_model_summary = False
 
     def evaluate(self) -> list[Any]:
-        """Run the loop, whose figures Lightning prints; returns what it gives."""
+        """Run the loop over the checkpoint; returns what it gives."""
         loop = getattr(self.trainer, self.command)
+        quiet = {} if self.command == "predict" else {"verbose": False}
         try:
-            return loop(self.model, datamodule=self.datamodule, ckpt_path=self.checkpoint)
+            return loop(self.model, datamodule=self.datamodule, ckpt_path=self.checkpoint, **quiet)
         except MisconfigurationException as error:
             raise UserError(str(error).splitlines()[0]) from error
 

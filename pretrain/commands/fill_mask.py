@@ -2,18 +2,22 @@
 
 import jsonargparse
 
+from pretrain.commands.complaints import parse
 from pretrain.errors import UserError
 
 
 def run(argv: list[str]) -> None:
     """Print the likeliest tokens for every mask, with their probabilities."""
     parser = jsonargparse.ArgumentParser(
-        prog="pretrain fill-mask", description="Fill the [MASK] of a text with a BERT."
+        prog="pretrain fill-mask",
+        description="Fill the [MASK] of a text with a BERT.",
+        allow_abbrev=False,
+        exit_on_error=False,
     )
     parser.add_argument("checkpoint", type=str, help="such as runs/NAME/checkpoints/best.ckpt")
     parser.add_argument("text", type=str, help='such as "The capital of France is [MASK]."')
     parser.add_argument("--top_k", type=int, default=5, help="Guesses per mask.")
-    options = parser.parse_args(argv)
+    options = parse(parser, argv)
     if options.top_k < 1:
         raise UserError(f"top_k is {options.top_k}; it must be at least 1.")
     # Here, so that --help need not wait for torch.

@@ -12,7 +12,7 @@ from lightning.pytorch.utilities.exceptions import SIGTERMException
 from pretrain.commands.configured import ConfiguredCLI, RunTrainer
 from pretrain.data.datamodule import TextDataModule
 from pretrain.errors import UserError
-from pretrain.hardware import resolve_precision, slow_precision_warning
+from pretrain.hardware import device_of, resolve_precision, slow_precision_warning
 from pretrain.runs.callbacks import run_callbacks, run_loggers
 from pretrain.runs.card import RunCard, read_card
 from pretrain.runs.checkpoint_io import AtomicCheckpointIO
@@ -83,6 +83,10 @@ class FitCLI(ConfiguredCLI):
             # A run keeps the arithmetic that it has, on another machine too.
             asked = yaml.safe_load(earlier.read_text("utf-8"))["trainer"]["precision"]
         trainer.precision = resolve_precision(asked, accelerator)
+        if trainer.precision == "16-mixed" and device_of(accelerator).type == "cpu":
+            raise UserError(
+                "trainer.precision 16-mixed needs a GPU, and there is none: use auto or bf16-mixed."
+            )
         warning = slow_precision_warning(trainer.precision, accelerator)
         if warning is not None:
             self._warn(warning)

@@ -2,13 +2,17 @@
 
 import jsonargparse
 
+from pretrain.commands.complaints import parse
 from pretrain.errors import UserError
 
 
 def run(argv: list[str]) -> None:
     """Print the prompt and what the model writes after it, token by token."""
     parser = jsonargparse.ArgumentParser(
-        prog="pretrain generate", description="Continue a text with a GPT."
+        prog="pretrain generate",
+        description="Continue a text with a GPT.",
+        allow_abbrev=False,
+        exit_on_error=False,
     )
     parser.add_argument("checkpoint", type=str, help="such as runs/NAME/checkpoints/best.ckpt")
     parser.add_argument("--prompt", type=str, default="", help="The text to continue.")
@@ -20,7 +24,7 @@ def run(argv: list[str]) -> None:
         "--top_k", type=int, default=50, help="Draw among the k likeliest tokens; 0 means all."
     )
     parser.add_argument("--seed", type=int, default=1, help="Another seed, another text.")
-    options = parser.parse_args(argv)
+    options = parse(parser, argv)
     if options.temperature < 0 or options.n_tokens < 1 or options.top_k < 0:
         raise UserError("temperature and top_k must be at least 0, and n_tokens at least 1.")
     _write(options)

@@ -6,6 +6,9 @@ from typing import Any
 
 from jsonargparse import ArgumentParser, Namespace
 
+from pretrain.commands.complaints import parse
+
+_STRICT: dict[str, Any] = {"allow_abbrev": False, "exit_on_error": False}
 _DESCRIPTION = "Train a tokenizer on a source's train split, or show what one is made of."
 
 
@@ -14,11 +17,11 @@ def run(argv: list[str]) -> None:
 
     Raises UserError for a source, rule or file that can't be used.
     """
-    parser = ArgumentParser(prog="pretrain tokenizer", description=_DESCRIPTION, allow_abbrev=False)
+    parser = ArgumentParser(prog="pretrain tokenizer", description=_DESCRIPTION, **_STRICT)
     commands = parser.add_subcommands()
     commands.add_subcommand("train", _train_parser(), help="train on any source of text")
     commands.add_subcommand("show", _show_parser(), help="vocabulary, special tokens, pieces")
-    arguments = parser.parse_args(argv)
+    arguments = parse(parser, argv)
     if arguments.subcommand == "train":
         _train(arguments.train)
     else:
@@ -29,7 +32,7 @@ def _train_parser() -> ArgumentParser:
     from pretrain.data.document import SourceOptions
     from pretrain.data.tokenizer_training import TokenizerRule
 
-    parser = ArgumentParser(allow_abbrev=False)
+    parser = ArgumentParser(**_STRICT)
     parser.add_argument("source", type=str, help="file, folder, glob, URL, hub name, or builtin")
     parser.add_argument("out", type=str, help="the tokenizer.json to write")
     parser.add_argument(
@@ -41,7 +44,7 @@ def _train_parser() -> ArgumentParser:
 
 
 def _show_parser() -> ArgumentParser:
-    parser = ArgumentParser(allow_abbrev=False)
+    parser = ArgumentParser(**_STRICT)
     parser.add_argument("path", type=str, help="tokenizer.json, vocab.txt, vocab.json or a folder")
     parser.add_argument("text", type=str, nargs="?", help="a text to show as pieces")
     return parser

@@ -132,10 +132,8 @@ class PreparedCorpus:
 
     @property
     def bad_records(self) -> dict[str, int]:
-        """How many records were skipped so far, by reason."""
+        """How many records were skipped when the caches were filled, by reason."""
         counts: Counter[str] = Counter()
-        for source in () if self.uses_cache else self.sources:
-            counts.update(source.bad_records)
         for folder in self.folders:
             counts.update(read_meta(folder)["bad_records"])
         return dict(counts)

@@ -7,8 +7,10 @@ of workers nor on that of ranks, as long as ranks × workers divides V.
 
 from __future__ import annotations
 
+import copy
 import itertools
 import os
+from collections import Counter
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -113,11 +115,14 @@ class TrainStream(IterableDataset):
             )
             for turn in range(first, first + n_shards, step)
         }
-        documents = enumerate(self.source.texts("train"))
+        # A copy counts its own skipped records: validation reads the same source in between.
+        source = copy.copy(self.source)
+        documents = enumerate(source.texts("train"))
         for shard in itertools.cycle(shards.values()):
             while not shard.finished and not shard.has_micro_batch():
                 _read_one(documents, shards, n_shards)
-            yield shard.micro_batch()
+            batch = shard.micro_batch()
+            yield batch and {**batch, "bad_records": dict(source.bad_records)}
 
 
 def _accepted(item: dict[str, Any] | UserError | None) -> dict[str, Any] | None:
@@ -152,6 +157,10 @@ class StreamLoader:
         n_ranks: processes that train.
         start: the position to go on from; each pass after it is the next epoch.
         agree: gives the maximum over all ranks of an int tensor.
+
+    Attributes:
+        bad_records: Records skipped in one pass, by reason, as far as it was read. Every worker
+            reads the whole source, so the largest count is that of all.
     """
 
     def __init__(
@@ -167,6 +176,7 @@ class StreamLoader:
         check_workers(n_workers, n_ranks, rules.n_shards)
         self.stream, self.rules, self.agree = stream, rules, agree
         self.n_workers, self.n_ranks, self.next_start = n_workers, n_ranks, start
+        self.bad_records: Counter[str] = Counter()
 
     def __iter__(self) -> Iterator[dict[str, Any]]:
         start = self.next_start
@@ -200,6 +210,7 @@ class StreamLoader:
                 turn += self.n_ranks
                 if is_wanted:
                     batch = item if item is not None else empty_micro_batch(self.rules)
+                    self.bad_records |= Counter(batch.pop("bad_records", {}))
                     position = batch.get("position", {})
                     yield {**batch, "position": {**position, "epoch": start["epoch"], "turn": turn}}
 

@@ -8,7 +8,6 @@ from typing import Any
 
 import torch
 from lightning.pytorch import LightningDataModule
-from lightning.pytorch.callbacks import Timer
 from torch.utils.data import DataLoader
 
 from pretrain.data.files import default_cache_dir
@@ -112,7 +111,9 @@ class TextDataModule(LightningDataModule):
 
     @property
     def bad_records(self) -> dict[str, int]:
-        """How many records were skipped, by reason."""
+        """How many records were skipped, by reason; on a stream, as far as it was read."""
+        if isinstance(self._passes, StreamLoader):
+            return dict(self._passes.bad_records)
         return self._ready.bad_records
 
     def facts(self, split: str) -> SplitFacts | None:
@@ -198,6 +199,7 @@ class TextDataModule(LightningDataModule):
             "rows_per_micro_batch": self.batch_size * self._world()[0],
             "seq_len": self.seq_len,
             "seed": self.seed,
+            "train_tokens": self._train_tokens(),
         }
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
@@ -228,12 +230,23 @@ class TextDataModule(LightningDataModule):
                     f"The checkpoint lies inside an epoch read with data.{name} {before}, this run "
                     f"has {now}: keep it, or what comes next would be other rows."
                 )
+        before, now = state.get("train_tokens"), self._train_tokens()
+        if self._is_inside_an_epoch() and before not in (None, now):
+            raise UserError(
+                f"The checkpoint lies inside an epoch of {before:,} training tokens, this corpus "
+                f"has {now:,}: go on with the same corpus, or start a new run with init_from."
+            )
         rows, position = self.batch_size * self._world()[0], state["position"]
         if position.get("micro_batch") and rows != state["rows_per_micro_batch"]:
             raise UserError(
                 f"The checkpoint lies inside an epoch of {state['rows_per_micro_batch']} rows a "
                 f"micro-batch over all devices, this run has {rows}: keep batch_size × devices."
             )
+
+    def _train_tokens(self) -> int | None:
+        """What tells one corpus from another, wherever its files lie; None for a stream."""
+        facts = self.facts("train")
+        return None if facts is None else facts.n_tokens
 
     def _is_inside_an_epoch(self) -> bool:
         position = self._position or {}
@@ -286,11 +299,10 @@ class TextDataModule(LightningDataModule):
         raise NotImplementedError
 
     def _check_has_an_end(self) -> None:
-        endless = "a mixture of sources" if self._ready.shares else "a stream"
         if self.trainer is None or (self.uses_cache and not self._ready.shares):
             return
-        has_time_limit = any(isinstance(callback, Timer) for callback in self.trainer.callbacks)  # type: ignore[attr-defined]
-        if self.trainer.max_steps == -1 and not has_time_limit:
+        if self.trainer.max_steps == -1:
+            endless = "a mixture of sources" if self._ready.shares else "a stream"
             raise UserError(f"The length of {endless} is not known: give the Trainer max_steps.")
 
     def _world(self) -> tuple[int, int]:

@@ -190,7 +190,8 @@ class LanguageModel(LightningModule):
         """Log the mean loss since the last log, at the trainer's rhythm."""
         step = self.trainer.global_step
         every = self.trainer.log_every_n_steps  # type: ignore[attr-defined]
-        if not every or step % every or step == self.target_mean.logged_step:
+        is_due = every and (step % every == 0 or step == self.trainer.max_steps)
+        if not is_due or step == self.target_mean.logged_step:
             return
         self.log("train/loss", self.target_mean.pop_mean_nll(self.trainer), prog_bar=True)
         self.log_dict({"lr": self._lr_of_step, "step": float(step)})

@@ -320,10 +320,6 @@ def test_a_stream_asks_for_max_steps(make, options):
         train(make(cache=False), **options)
 
 
-def test_a_stream_may_be_limited_by_time(make):
-    train(make(cache=False), max_time="00:00:00:02", limit_train_batches=2, max_epochs=1)
-
-
 def test_a_mixture_is_not_streamed(make, corpus):
     with pytest.raises(UserError, match="cache"):
         make(source={str(corpus): 1.0}, cache=False).prepare_data()
@@ -375,6 +371,28 @@ def test_streamed_and_cached_validation_are_the_same(make):
             trainer().validate(module, datamodule=make(kind, cache=cache), verbose=False)
             rows.append(module.validated)
         assert rows[0] == rows[1]
+
+
+def test_another_corpus_in_the_middle_of_an_epoch_is_refused(make, corpus, tmp_path):
+    checkpoint = str(tmp_path / "cut.ckpt")
+    train(make(), stop_after=3, checkpoint=checkpoint, max_steps=9)
+    with (corpus / "train.txt").open("a") as file:
+        file.write("w1 w2 w3\n")
+    with pytest.raises(UserError, match=r"270 training tokens, this corpus has 274"):
+        train(make(), ckpt_path=checkpoint, max_steps=9)
+
+
+@pytest.mark.parametrize("num_workers", [0, 2])
+def test_records_skipped_on_a_stream_are_counted_once(make, tmp_path, num_workers):
+    path = tmp_path / "rows.jsonl"
+    rows = [f'{{"text": "w{i} w{i + 1} w{i + 2}"}}\n{{"text": null}}\n' for i in range(60)]
+    path.write_text("".join(rows))
+    datamodule = make(
+        source=str(path), cache=False, on_bad_record="skip", split_share=0.2,
+        num_workers=num_workers,
+    )  # fmt: skip
+    train(datamodule, max_steps=60)
+    assert datamodule.bad_records == {'field "text" is null, not text': 60}
 
 
 def test_the_state_is_loadable_as_plain_data(make, tmp_path):
