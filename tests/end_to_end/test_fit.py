@@ -245,6 +245,8 @@ def test_a_stopped_run_says_so_and_can_go_on(place, sent):
     process = subprocess.Popen(
         [sys.executable, "-m", "pretrain", *command], env=os.environ | {"OMP_NUM_THREADS": "1"},
         stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+        # Where the tests run in the background, the shell has made them deaf to Ctrl-C.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
     )  # fmt: skip
     deadline = time.monotonic() + 60
     while not (run / "checkpoints" / "last.ckpt").exists() and time.monotonic() < deadline:
