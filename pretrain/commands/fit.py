@@ -162,6 +162,7 @@ class FitCLI(ConfiguredCLI):
             return
         if self._trained_for is not None and isinstance(self.model, LanguageModel):
             check_objective(self.model.objective, self._trained_for)
+        say("Reading the data (what is cached already is used again) ...")
         self._check_data()
         make_folder(folder, plan.is_new)
         if plan.note is not None:

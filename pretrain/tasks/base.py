@@ -70,6 +70,7 @@ class LanguageModel(LightningModule):
         self.label_smoothing = label_smoothing
         self.compile_network = compile
         self.tokenizer_json: str | None = None
+        self.trained_len: int | None = None  # tokens in a row of the training data
         self.transformer: Transformer = None  # type: ignore[assignment]  # see configure_model
         self.head: LanguageModelHead = None  # type: ignore[assignment]
         self.score = LanguageModelingScore()
@@ -97,6 +98,8 @@ class LanguageModel(LightningModule):
             return
         check_fit(self.objective, self.config, data)
         self.tokenizer_json = data.tokenizer.to_json()
+        if stage == "fit":
+            self.trained_len = data.seq_len
         if self.config.vocab_size is None:
             self._set_vocab_size(data.tokenizer.vocab_size)
 
@@ -277,9 +280,10 @@ class LanguageModel(LightningModule):
         return 6 * blocks + attention * (0.5 if self.causal else 1) + 6 * head * self.target_share()
 
     def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
-        """Add what makes the file complete: the objective and the tokenizer."""
+        """Add what makes the file complete: objective, tokenizer, length of the rows."""
         checkpoint["objective"] = self.objective
         checkpoint["tokenizer"] = self.tokenizer_json
+        checkpoint["trained_len"] = self.trained_len
 
     def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
         """Take the tokenizer back.
@@ -289,6 +293,7 @@ class LanguageModel(LightningModule):
         """
         check_objective(self.objective, checkpoint.get("objective", self.objective))
         self.tokenizer_json = checkpoint.get("tokenizer")
+        self.trained_len = checkpoint.get("trained_len")
 
 
 def _as(kind: type, value: Any) -> Any:

@@ -11,6 +11,9 @@ from pretrain.errors import UserError
 from pretrain.tasks.base import LanguageModel
 
 
+FEW_LENGTHS = 32
+
+
 class Filling(NamedTuple):
     """One guess for one masked position: the token, its probability, the whole text with it."""
 
@@ -43,8 +46,8 @@ def continue_ids(
 
     Args:
         task: A causal language model.
-        prompt: Token ids to begin with, at least one; kept to the last ``max_len`` where positions
-            are learned.
+        prompt: Token ids to begin with, at least one. What the model reads is kept to the last
+            tokens of the length that it was trained on: beyond it text falls apart.
         n_tokens: The most tokens to draw.
         temperature: Divides the logits; 0 takes the likeliest token.
         top_k: Draw among the k likeliest only; None means all.
@@ -57,10 +60,14 @@ def continue_ids(
     allowed[tokenizer.vocab_size :] = False  # rows that only round the table up
     if tokenizer.end_id is not None:
         allowed[tokenizer.end_id] = True
-    window = task.config.max_len if task.config.position == "learned" else None
+    window = task.trained_len or task.config.max_len
     for _ in range(n_tokens):
-        context = torch.tensor([ids[-window:] if window else ids], device=task.device)
-        logits = task.head(task.transformer(context)[0, -1]).float().cpu()
+        context = ids[-window:]
+        # Filler on the right is invisible to a causal model, and few different lengths spare a
+        # CPU from building its kernels anew for each.
+        filler = [0] * (min(-(-len(context) // FEW_LENGTHS) * FEW_LENGTHS, window) - len(context))
+        states = task.transformer(torch.tensor([context + filler], device=task.device))
+        logits = task.head(states[0, len(context) - 1]).float().cpu()
         token = _draw(logits.masked_fill(~allowed, -torch.inf), temperature, top_k, generator)
         if token == tokenizer.end_id:
             return

@@ -99,6 +99,7 @@ def test_dropout_depends_on_the_place_in_the_data_and_on_no_hidden_state():
 def test_a_checkpoint_needs_no_other_argument(kind, tmp_path):
     task = make_task(kind, lr=0.02, network={"dropout": 0.1, "norm_gain": True})
     task.tokenizer_json = '{"some": "tokenizer"}'
+    task.trained_len = 20
     batch = ROWS[kind]([12, 20])
     trainer = fit(task, [batch] * 3)
     trainer.save_checkpoint(tmp_path / "a.ckpt")
@@ -107,6 +108,7 @@ def test_a_checkpoint_needs_no_other_argument(kind, tmp_path):
         assert type(loaded) is type(task)
         assert loaded.config == task.config
         assert loaded.tokenizer_json == task.tokenizer_json
+        assert loaded.trained_len == 20
         assert equal(weights(loaded), weights(task))
         torch.testing.assert_close(loaded.eval().losses(batch).nll, task.eval().losses(batch).nll)
 

@@ -59,9 +59,16 @@ def test_the_end_token_ends_the_text():
     assert list(continue_ids(task, [5], 10, temperature=0)) == []
 
 
-def test_text_goes_on_beyond_the_learned_positions():
-    task, _ = causal(position="learned", max_len=6)
-    assert len(list(continue_ids(task, [5], 12, temperature=0, top_k=None))) <= 12
+@pytest.mark.parametrize(
+    ("trained_len", "network"), [(7, {}), (None, {"position": "learned", "max_len": 7})]
+)
+def test_the_model_reads_no_more_than_it_was_trained_on(trained_len, network):
+    task, _ = causal(**network)
+    task.trained_len = trained_len
+    lengths = []
+    task.transformer.register_forward_pre_hook(lambda _, args: lengths.append(args[0].shape[1]))
+    list(continue_ids(task, [5] * 4, 30))
+    assert max(lengths) == 7
 
 
 def test_fillings_are_probabilities_of_that_position():
