@@ -10,7 +10,6 @@ from pretrain.data.tokenizer import Tokenizer
 from pretrain.errors import UserError
 from pretrain.tasks.base import LanguageModel
 
-
 FEW_LENGTHS = 32
 
 
