@@ -37,6 +37,30 @@ def parse(parser: ArgumentParser, argv: list[str]) -> Namespace:
         raise UserError(explain(str(error), parser)) from error
 
 
+def refuse_abbreviations(arguments: list[str], config: Namespace) -> None:
+    """Refuse ``--model.network.n_layer``, which the parser of a nested class completes in silence.
+
+    Raises:
+        UserError: An option of the model or the data is no key of ``config``; with the nearest.
+    """
+    for argument in arguments:
+        option = argument.partition("=")[0].rstrip("+")
+        root, *names = option.removeprefix("--").split(".")
+        if not option.startswith("--") or root not in ("model", "data") or not names:
+            continue
+        held = config[root]
+        place = held if names[0] in held else held.get("init_args")
+        for depth, name in enumerate(names):
+            if not isinstance(place, Namespace):
+                break  # a value without keys of its own
+            if name not in place:
+                outer = ".".join([root, *names[:depth]])
+                near = difflib.get_close_matches(name, vars(place), n=1)
+                hint = f"did you mean {outer}.{near[0]}?" if near else "see --print_config."
+                raise UserError(f"There is no key {outer}.{name}: {hint}")
+            place = place[name]
+
+
 def explain(message: str, parser: ArgumentParser) -> str:
     """One sentence for jsonargparse's ``message``: key, what is wrong, nearest right key."""
     for pattern in _UNKNOWN:

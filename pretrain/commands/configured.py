@@ -14,7 +14,7 @@ from lightning.pytorch.utilities.exceptions import MisconfigurationException
 import pretrain.data.datamodule
 import pretrain.tasks  # noqa: F401  short class names are found among what is imported
 from pretrain.commands.adoption import refuse_contradictions, write_base_layer
-from pretrain.commands.complaints import explain
+from pretrain.commands.complaints import explain, refuse_abbreviations
 from pretrain.errors import UserError
 from pretrain.hardware import resolve_precision
 from pretrain.runs.console import hush_libraries
@@ -52,6 +52,7 @@ class ConfiguredCLI(LightningCLI):
     def __init__(self, command: str, argv: list[str]) -> None:
         hush_libraries()
         self.argv = argv
+        self.vocabulary_is_open = False
         self._scratch = tempfile.TemporaryDirectory(prefix="pretrain-")
         super().__init__(
             LightningModule,
@@ -105,6 +106,7 @@ class ConfiguredCLI(LightningCLI):
         """
         checkpoint = read_checkpoint(str(checkpoint_path))
         network = checkpoint["hyper_parameters"]["network"]
+        self.vocabulary_is_open = self.config.model.init_args.network.get("vocab_size") is None
         scratch = Path(self._scratch.name)
         layer = scratch / "architecture.yaml"
         write_base_layer(network, self.config.model.class_path, self.config.data.class_path, layer)
@@ -131,6 +133,7 @@ class ConfiguredCLI(LightningCLI):
         for key in ("trainer", "model", "data"):
             if not isinstance(config.get(key), jsonargparse.Namespace):
                 raise UserError(f"{key} is {config.get(key)!r}, but must hold keys of its own.")
+        refuse_abbreviations(arguments, config)
         return config
 
     def dump(self, config: jsonargparse.Namespace) -> str:

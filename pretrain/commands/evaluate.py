@@ -53,8 +53,11 @@ class EvaluateCLI(ConfiguredCLI):
     def before_instantiate_classes(self) -> None:
         """Find the checkpoint; keep Lightning from making a log folder."""
         self.checkpoint = self._find_checkpoint()
-        self.adopt(self.checkpoint)
+        step = self.adopt(self.checkpoint)["global_step"]
+        say(f"Checkpoint {self.checkpoint}, step {step:,}.")
         trainer = self.config.trainer
+        if not any(word.startswith("--trainer.limit_val_batches") for word in self.argv):
+            trainer.limit_val_batches = None  # a recipe limits the looks on the way, not this one
         trainer.logger = trainer.logger or False
         trainer.enable_checkpointing = trainer.enable_model_summary = False
 

@@ -46,6 +46,7 @@ class FitCLI(ConfiguredCLI):
     def __init__(self, argv: list[str]) -> None:
         self._warnings: list[str] = []
         self._trained_for: str | None = None
+        self._data_state: dict[str, Any] = {}
         super().__init__("fit", argv)
 
     # Before anything is built -------------------------------------------------------------------
@@ -70,6 +71,9 @@ class FitCLI(ConfiguredCLI):
             checkpoint = self.adopt(source)
             self.start_step = 0 if self.init_from else checkpoint["global_step"]
             self._trained_for = None if self.init_from else checkpoint["objective"]
+            if self.plan.checkpoint:  # Lightning keeps it under the class's name
+                data_class = str(config.data.class_path).rpartition(".")[2]
+                self._data_state = checkpoint.get(data_class, {})
         if self.init_from is not None:
             self._tokenizer_spec = str(self.plan.folder.tokenizer)
             say(f"Weights, architecture and tokenizer come from {self.init_from}.")
@@ -100,6 +104,9 @@ class FitCLI(ConfiguredCLI):
     def instantiate_trainer(self, **kwargs: Any) -> Trainer:
         """A Trainer with the run's callbacks and loggers; nothing is written yet."""
         options = dict(self.config_init.trainer)
+        if options["log_every_n_steps"] is None and options["max_steps"] > 0:
+            # At least twenty points of every series, in a short run too.
+            options["log_every_n_steps"] = min(50, max(1, options["max_steps"] // 20))
         given = options["callbacks"] or []
         given = list(given) if isinstance(given, (list, tuple)) else [given]
         folder = self.plan.folder
@@ -146,6 +153,8 @@ class FitCLI(ConfiguredCLI):
         config = self.config.clone()
         config.pop("config", None)
         config.run_name = config.ckpt_path = None
+        if self.vocabulary_is_open:
+            config.model.init_args.network.vocab_size = None
         init_args = config.data.init_args
         if "tokenizer" in init_args:
             init_args.tokenizer = self._tokenizer_spec
@@ -216,6 +225,7 @@ class FitCLI(ConfiguredCLI):
         self.datamodule.trainer = self.trainer
         self.datamodule.prepare_data()
         self.datamodule.setup("fit")
+        self.datamodule.check_continues(self._data_state)
         if isinstance(self.model, LanguageModel):
             check_fit(self.model.objective, self.model.config, self.datamodule)
 

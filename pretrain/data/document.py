@@ -88,7 +88,7 @@ class RecordRule:
             return "the line is no JSON object", ""
         if name not in row:
             names = ", ".join(f'"{key}"' for key in row) or "none"
-            return f'no field "{name}"', f" (its fields: {names})"
+            return f'no field "{name}"', f" (its fields: {names}; text_field names another)"
         text = row[name]
         if not isinstance(text, str):
             kind = "null" if text is None else type(text).__name__

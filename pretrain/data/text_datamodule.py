@@ -143,7 +143,8 @@ class TextDataModule(LightningDataModule):
         Raises:
             UserError: the loaded checkpoint's run read the data in another way.
         """
-        self._check_continues()
+        state, self._loaded_state = self._loaded_state, {}
+        self.check_continues(state)
         share, packing = self._share(), self._packing("train")
         if self.uses_cache:
             loader = cached_train_loader(self._ready, packing, share, self._position)
@@ -213,10 +214,16 @@ class TextDataModule(LightningDataModule):
     def _start(self) -> dict[str, Any]:
         return {"epoch": 0, "micro_batch": 0} if self.uses_cache else start_of(0)
 
-    def _check_continues(self) -> None:
-        state, self._loaded_state = self._loaded_state, {}
+    def check_continues(self, state: dict[str, Any]) -> None:
+        """Refuse to go on from a checkpoint's `state` where other rows would come next.
+
+        Raises:
+            UserError: the run of the checkpoint read the data in another way; with both values.
+        """
         if not state:
             return
+        position = state["position"]
+        is_inside_an_epoch = position.get("micro_batch") or position.get("turn")
         if state["uses_cache"] != self.uses_cache:
             kept = "a token cache" if state["uses_cache"] else "a stream"
             raise UserError(
@@ -225,18 +232,18 @@ class TextDataModule(LightningDataModule):
             )
         for name in ("seq_len", "seed"):  # a checkpoint of an earlier version names neither
             before, now = state.get(name), getattr(self, name)
-            if self._is_inside_an_epoch() and before not in (None, now):
+            if is_inside_an_epoch and before not in (None, now):
                 raise UserError(
                     f"The checkpoint lies inside an epoch read with data.{name} {before}, this run "
                     f"has {now}: keep it, or what comes next would be other rows."
                 )
         before, now = state.get("train_tokens"), self._train_tokens()
-        if self._is_inside_an_epoch() and before not in (None, now):
+        if is_inside_an_epoch and before not in (None, now):
             raise UserError(
                 f"The checkpoint lies inside an epoch of {before:,} training tokens, this corpus "
                 f"has {now:,}: go on with the same corpus, or start a new run with init_from."
             )
-        rows, position = self.batch_size * self._world()[0], state["position"]
+        rows = self.batch_size * self._world()[0]
         if position.get("micro_batch") and rows != state["rows_per_micro_batch"]:
             raise UserError(
                 f"The checkpoint lies inside an epoch of {state['rows_per_micro_batch']} rows a "
@@ -247,10 +254,6 @@ class TextDataModule(LightningDataModule):
         """What tells one corpus from another, wherever its files lie; None for a stream."""
         facts = self.facts("train")
         return None if facts is None else facts.n_tokens
-
-    def _is_inside_an_epoch(self) -> bool:
-        position = self._position or {}
-        return bool(position.get("micro_batch") or position.get("turn"))
 
     # ---- how it is put together
 

@@ -125,3 +125,6 @@ def test_a_device_that_is_not_there_is_one_sentence(complaint):
 
 def test_options_are_not_abbreviated(complaint):
     assert "trainer.max_epoch:" in complaint("--trainer.max_epoch", "3")
+    for option in ("--model.network.n_layer", "--model.init_args.network.n_layer"):
+        assert "did you mean model" in complaint(option, "3")
+    assert "data.seq_len?" in complaint("--data.seq_le=9")

@@ -275,3 +275,33 @@ def test_two_processes_share_one_run_folder(place):
     assert done.returncode == 0, done.stdout + done.stderr
     (run,) = set((place / "runs").iterdir()) - before
     assert read_card(run)["tokens_seen"] == 2 * 2 * 4 * 16
+
+
+def test_a_refused_resume_leaves_the_run_as_it_was(place, gpt):
+    run = place / "runs" / "kept"
+    shutil.copytree(gpt, run)
+    other = place / "other.txt"
+    other.write_text((place / "corpus.txt").read_text() + "and one line more\n" * 40)
+    before = {path: path.read_bytes() for path in run.rglob("*") if path.is_file()}
+    with pytest.raises(SystemExit):
+        _fit(place, "gpt.yaml", "kept", "--ckpt_path", "last", "--trainer.max_steps", "12",
+             "--data.source", str(other))  # fmt: skip
+    assert {path: path.read_bytes() for path in run.rglob("*") if path.is_file()} == before
+
+
+def test_going_on_keeps_the_recipes_open_vocabulary(place, gpt):
+    run = place / "runs" / "open"
+    shutil.copytree(gpt, run)
+    _fit(place, "gpt.yaml", "open", "--ckpt_path", "last", "--trainer.max_steps", "12",
+         "--trainer.logger", "false")  # fmt: skip
+    config = yaml.safe_load((run / "config.yaml").read_text())
+    assert config["trainer"]["max_steps"] == 12
+    assert config["model"]["init_args"]["network"]["vocab_size"] is None
+
+
+def test_a_short_run_logs_every_series(place):
+    run = _fit(place, "gpt.yaml", "short", "--trainer.log_every_n_steps", "null",
+               "--trainer.logger", "false")  # fmt: skip
+    for name in ("train/loss", "lr", "grad/norm", "speed/tokens_per_s"):
+        assert any(row[name] for row in _rows(run)), name
+    assert read_card(run)["train_loss_nats"] is not None
