@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,7 @@ from pretrain.data.loaders import (
 )
 from pretrain.data.packing import Packing
 from pretrain.data.prepared import PreparedCorpus, SplitFacts
+from pretrain.data.reading_order import ReadingOrder
 from pretrain.data.source import SourceOptions
 from pretrain.data.streaming import StreamLoader, check_workers, furthest, moved, start_of
 from pretrain.data.token_cache import TokenStream
@@ -194,19 +196,12 @@ class TextDataModule(LightningDataModule):
         if position is not None and not self.uses_cache:
             places = torch.tensor(position["shards"])
             position = {**position, "shards": furthest(self._gathered(places))}
-        return {
-            "uses_cache": self.uses_cache,
-            "position": position,
-            "rows_per_micro_batch": self.batch_size * self._world()[0],
-            "seq_len": self.seq_len,
-            "seed": self.seed,
-            "train_tokens": self._train_tokens(),
-        }
+        return {"position": position, **asdict(self._order())}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Let the next `train_dataloader` go on from there, if this run reads the data alike."""
         self._position = state_dict.get("position")
-        self._loaded_state = state_dict if self._position else {}
+        self._loaded_state = state_dict
         if self._passes is not None:  # the loader of a trial is used again
             self._passes.next_start = self._position or self._start
 
@@ -220,40 +215,17 @@ class TextDataModule(LightningDataModule):
         Raises:
             UserError: the run of the checkpoint read the data in another way; with both values.
         """
-        if not state:
-            return
-        position = state["position"]
-        is_inside_an_epoch = position.get("micro_batch") or position.get("turn")
-        if state["uses_cache"] != self.uses_cache:
-            kept = "a token cache" if state["uses_cache"] else "a stream"
-            raise UserError(
-                f"The checkpoint was trained from {kept}: go on with cache={state['uses_cache']}, "
-                "or the order of the data would change."
-            )
-        for name in ("seq_len", "seed"):  # a checkpoint of an earlier version names neither
-            before, now = state.get(name), getattr(self, name)
-            if is_inside_an_epoch and before not in (None, now):
-                raise UserError(
-                    f"The checkpoint lies inside an epoch read with data.{name} {before}, this run "
-                    f"has {now}: keep it, or what comes next would be other rows."
-                )
-        before, now = state.get("train_tokens"), self._train_tokens()
-        if is_inside_an_epoch and before not in (None, now):
-            raise UserError(
-                f"The checkpoint lies inside an epoch of {before:,} training tokens, this corpus "
-                f"has {now:,}: go on with the same corpus, or start a new run with init_from."
-            )
-        rows = self.batch_size * self._world()[0]
-        if position.get("micro_batch") and rows != state["rows_per_micro_batch"]:
-            raise UserError(
-                f"The checkpoint lies inside an epoch of {state['rows_per_micro_batch']} rows a "
-                f"micro-batch over all devices, this run has {rows}: keep batch_size × devices."
-            )
+        self._order().check_continues(state)
 
-    def _train_tokens(self) -> int | None:
-        """What tells one corpus from another, wherever its files lie; None for a stream."""
+    def _order(self) -> ReadingOrder:
         facts = self.facts("train")
-        return None if facts is None else facts.n_tokens
+        return ReadingOrder(
+            uses_cache=self.uses_cache,
+            rows_per_micro_batch=self.batch_size * self._world()[0],
+            seq_len=self.seq_len,
+            seed=self.seed,
+            train_tokens=None if facts is None else facts.n_tokens,
+        )
 
     # ---- how it is put together
 

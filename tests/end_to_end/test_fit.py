@@ -305,3 +305,17 @@ def test_a_short_run_logs_every_series(place):
     for name in ("train/loss", "lr", "grad/norm", "speed/tokens_per_s"):
         assert any(row[name] for row in _rows(run)), name
     assert read_card(run)["train_loss_nats"] is not None
+
+
+def test_a_run_that_was_killed_before_its_first_step_goes_on(place, gpt):
+    run = place / "runs" / "unborn"
+    first = _fit(place, "gpt.yaml", "unborn", "--trainer.max_steps", "1", "--trainer.logger",
+                 "false", "--trainer.limit_val_batches", "0")  # fmt: skip
+    assert first == run
+    last = run / "checkpoints" / "last.ckpt"
+    state = torch.load(last, weights_only=True)
+    state["CausalLMDataModule"]["position"] = None  # as before step 1
+    torch.save(state, last)
+    _fit(place, "gpt.yaml", "unborn", "--ckpt_path", "last", "--trainer.max_steps", "3",
+         "--trainer.logger", "false")  # fmt: skip
+    assert read_card(run)["steps"] == 3

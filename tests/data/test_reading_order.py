@@ -1,0 +1,37 @@
+import pytest
+
+from pretrain.data.reading_order import ReadingOrder
+from pretrain.errors import UserError
+
+ORDER = {
+    "uses_cache": True, "rows_per_micro_batch": 8, "seq_len": 16, "seed": 1, "train_tokens": 1000,
+}  # fmt: skip
+INSIDE = {"epoch": 1, "micro_batch": 5}
+CHANGES = [
+    ("uses_cache", False, "cache=True"),
+    ("rows_per_micro_batch", 4, "8 rows .* has 4"),
+    ("seq_len", 32, "seq_len 16, this run has 32"),
+    ("seed", 2, "seed 1, this run has 2"),
+    ("train_tokens", 999, "1,000 training tokens, this corpus has 999"),
+]
+
+
+def test_the_same_order_goes_on():
+    ReadingOrder(**ORDER).check_continues({**ORDER, "position": INSIDE})
+
+
+@pytest.mark.parametrize(("name", "value", "words"), CHANGES)
+def test_another_order_is_refused_inside_an_epoch_with_both_values(name, value, words):
+    with pytest.raises(UserError, match=words):
+        ReadingOrder(**{**ORDER, name: value}).check_continues({**ORDER, "position": INSIDE})
+
+
+@pytest.mark.parametrize(("name", "value", "words"), CHANGES[1:])
+def test_between_epochs_the_order_may_change(name, value, words):
+    state = {**ORDER, "position": {"epoch": 2, "micro_batch": 0}}
+    ReadingOrder(**{**ORDER, name: value}).check_continues(state)
+
+
+@pytest.mark.parametrize("state", [{}, {**ORDER, "position": None}])
+def test_before_the_first_step_any_order_will_do(state):
+    ReadingOrder(**{**ORDER, "seq_len": 99, "uses_cache": False}).check_continues(state)
