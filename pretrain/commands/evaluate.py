@@ -54,8 +54,11 @@ class EvaluateCLI(ConfiguredCLI):
         """Find the checkpoint; keep Lightning from making a log folder."""
         self.checkpoint = self._find_checkpoint()
         step = self.adopt(self.checkpoint)["global_step"]
-        say(f"Checkpoint {self.checkpoint}, step {step:,}.")
         trainer = self.config.trainer
+        if self.command == "predict":
+            trainer.enable_progress_bar = False  # standard output holds the rows and nothing else
+        else:
+            say(f"Checkpoint {self.checkpoint}, step {step:,}.")
         if not any(word.startswith("--trainer.limit_val_batches") for word in self.argv):
             trainer.limit_val_batches = None  # a recipe limits the looks on the way, not this one
         trainer.logger = trainer.logger or False

@@ -319,3 +319,16 @@ def test_a_run_that_was_killed_before_its_first_step_goes_on(place, gpt):
     _fit(place, "gpt.yaml", "unborn", "--ckpt_path", "last", "--trainer.max_steps", "3",
          "--trainer.logger", "false")  # fmt: skip
     assert read_card(run)["steps"] == 3
+
+
+def test_prediction_prints_one_json_object_a_line_and_nothing_else(place, gpt, capfd):
+    capfd.readouterr()
+    main(["predict", "--config", str(gpt / "config.yaml"), "--run_name", "gpt", "--ckpt_path",
+          "last", "--runs_dir", str(place / "runs")])  # fmt: skip
+    rows = [json.loads(line) for line in capfd.readouterr().out.splitlines()]
+    assert [row["block"] for row in rows] == list(range(len(rows)))
+    nats = sum(row["loss_nats"] * row["target_tokens"] for row in rows)
+    targets = sum(row["target_tokens"] for row in rows)
+    card = read_card(gpt)
+    assert targets == card["val_target_tokens"]
+    assert nats / targets == pytest.approx(card["val_loss_nats"], rel=1e-4)
