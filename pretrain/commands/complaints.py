@@ -25,11 +25,21 @@ _NO_FILE = re.compile(r"File does not exist: '([^']+)'")
 _YAML_PLACE = re.compile(r"\bline (\d+)(?:, column (\d+))?")
 
 
+def command_parser(command: str, description: str | None = None) -> ArgumentParser:
+    """The parser of a small command: no abbreviations, and complaints that ``parse`` can reword."""
+    return ArgumentParser(
+        prog=f"pretrain {command}",
+        description=description,
+        allow_abbrev=False,
+        exit_on_error=False,
+    )
+
+
 def parse(parser: ArgumentParser, argv: list[str]) -> Namespace:
-    """``parser.parse_args`` whose complaint is one sentence.
+    """``parser.parse_args`` of a ``command_parser`` whose complaint is one sentence.
 
     Raises:
-        UserError: An option is wrong. The parser must have been made with ``exit_on_error=False``.
+        UserError: An option is wrong.
     """
     try:
         return parser.parse_args(argv)

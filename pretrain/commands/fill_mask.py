@@ -1,19 +1,12 @@
 """``pretrain fill-mask``: fill the [MASK] of a text with a BERT."""
 
-import jsonargparse
-
-from pretrain.commands.complaints import parse
+from pretrain.commands.complaints import command_parser, parse
 from pretrain.errors import UserError
 
 
 def run(argv: list[str]) -> None:
     """Print the likeliest tokens for every mask, with their probabilities."""
-    parser = jsonargparse.ArgumentParser(
-        prog="pretrain fill-mask",
-        description="Fill the [MASK] of a text with a BERT.",
-        allow_abbrev=False,
-        exit_on_error=False,
-    )
+    parser = command_parser("fill-mask", "Fill the [MASK] of a text with a BERT.")
     parser.add_argument("checkpoint", type=str, help="such as runs/NAME/checkpoints/best.ckpt")
     parser.add_argument("text", type=str, help='such as "The capital of France is [MASK]."')
     parser.add_argument("--top_k", type=int, default=5, help="Guesses per mask.")

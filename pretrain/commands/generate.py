@@ -2,18 +2,13 @@
 
 import jsonargparse
 
-from pretrain.commands.complaints import parse
+from pretrain.commands.complaints import command_parser, parse
 from pretrain.errors import UserError
 
 
 def run(argv: list[str]) -> None:
     """Print the prompt and what the model writes after it, token by token."""
-    parser = jsonargparse.ArgumentParser(
-        prog="pretrain generate",
-        description="Continue a text with a GPT.",
-        allow_abbrev=False,
-        exit_on_error=False,
-    )
+    parser = command_parser("generate", "Continue a text with a GPT.")
     parser.add_argument("checkpoint", type=str, help="such as runs/NAME/checkpoints/best.ckpt")
     parser.add_argument("--prompt", type=str, default="", help="The text to continue.")
     parser.add_argument("--n_tokens", type=int, default=100, help="The most tokens to write.")

@@ -6,9 +6,8 @@ from typing import Any
 
 from jsonargparse import ArgumentParser, Namespace
 
-from pretrain.commands.complaints import parse
+from pretrain.commands.complaints import command_parser, parse
 
-_STRICT: dict[str, Any] = {"allow_abbrev": False, "exit_on_error": False}
 _DESCRIPTION = "Train a tokenizer on a source's train split, or show what one is made of."
 
 
@@ -17,7 +16,7 @@ def run(argv: list[str]) -> None:
 
     Raises UserError for a source, rule or file that can't be used.
     """
-    parser = ArgumentParser(prog="pretrain tokenizer", description=_DESCRIPTION, **_STRICT)
+    parser = command_parser("tokenizer", _DESCRIPTION)
     commands = parser.add_subcommands()
     commands.add_subcommand("train", _train_parser(), help="train on any source of text")
     commands.add_subcommand("show", _show_parser(), help="vocabulary, special tokens, pieces")
@@ -32,7 +31,7 @@ def _train_parser() -> ArgumentParser:
     from pretrain.data.document import SourceOptions
     from pretrain.data.tokenizer_training import TokenizerRule
 
-    parser = ArgumentParser(**_STRICT)
+    parser = command_parser("tokenizer train")
     parser.add_argument("source", type=str, help="file, folder, glob, URL, hub name, or builtin")
     parser.add_argument("out", type=str, help="the tokenizer.json to write")
     parser.add_argument(
@@ -44,7 +43,7 @@ def _train_parser() -> ArgumentParser:
 
 
 def _show_parser() -> ArgumentParser:
-    parser = ArgumentParser(**_STRICT)
+    parser = command_parser("tokenizer show")
     parser.add_argument("path", type=str, help="tokenizer.json, vocab.txt, vocab.json or a folder")
     parser.add_argument("text", type=str, nargs="?", help="a text to show as pieces")
     return parser
