@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import tracemalloc
 from functools import partial
 
@@ -36,6 +37,7 @@ def endless(list_source):
 
 
 def peak_of(work) -> int:
+    gc.collect()  # garbage of other tests is not this work's
     tracemalloc.start()
     work()
     peak = tracemalloc.get_traced_memory()[1]
@@ -59,5 +61,6 @@ def test_of_a_stream(endless, gpt_tokenizer):
         loader = StreamLoader(stream, rules, n_workers=0, n_ranks=1, start=start_of(0, 4))
         assert sum(1 for _ in loader) > n_documents
 
-    tenth, whole = (peak_of(lambda n=n: read(n)) for n in (400, 4000))
+    # The least of three: when the garbage collector runs is chance, growth is there every time.
+    tenth, whole = (min(peak_of(lambda n=n: read(n)) for _ in range(3)) for n in (400, 4000))
     assert whole < 1.3 * tenth
