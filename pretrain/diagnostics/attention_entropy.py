@@ -29,7 +29,7 @@ class RowEntropy(NamedTuple):
 def attention_entropy(
     query: Tensor, key: Tensor, mask: AttentionMask, scale: float, row_stride: int = 1
 ) -> RowEntropy:
-    """Exact entropy -Σ p ln p of softmax(q kᵀ · scale) over the visible keys.
+    """Exact entropy -Σ p ln p of softmax(q kᵀ · scale + bias) over the visible keys.
 
     Computed without gradients, in float32 whatever the precision around it, for at most 64 query
     rows at a time, so that the n × n matrix never exists.
@@ -37,7 +37,7 @@ def attention_entropy(
     Args:
         query: ``(batch, n_heads, n_queries, head_dim)``.
         key: ``(batch, n_heads, n_keys, head_dim)``.
-        mask: Which keys each query may see.
+        mask: Which keys each query may see, and the bias on their scores.
         scale: Factor on q kᵀ.
         row_stride: Look at every ``row_stride``-th query row, the middle one of each group; 1
             looks at all, more than there are at one.
@@ -58,8 +58,11 @@ def attention_entropy(
         # Autocast would take the product back to half precision, where the entropy of a peaky
         # head is wrong in the first digit.
         with torch.autocast(query.device.type, enabled=False):
-            scores = queries[:, :, start:stop] @ keys
-        nats[..., start:stop] = _softmax_entropy(scores.mul_(scale), visible)
+            scores = (queries[:, :, start:stop] @ keys).mul_(scale)
+        bias = mask.bias(first, last + 1)
+        if bias is not None:
+            scores += bias[..., ::row_stride, :]
+        nats[..., start:stop] = _softmax_entropy(scores, visible)
         n_visible[:, start:stop] = visible[:, 0].sum(-1)
     return RowEntropy(rows, nats, n_visible)
 

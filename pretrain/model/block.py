@@ -3,7 +3,9 @@
 from torch import Tensor, nn
 
 from pretrain.model.attention import SelfAttention
+from pretrain.model.cache import LayerCache
 from pretrain.model.config import TransformerConfig
+from pretrain.model.experts import MixtureOfExperts
 from pretrain.model.feed_forward import FeedForward
 from pretrain.model.masks import AttentionMask
 from pretrain.model.norms import build_norm
@@ -15,21 +17,32 @@ class Block(nn.Module):
 
     pre-norm:  x + dropout(sublayer(norm(x)))
     post-norm: norm(x + dropout(sublayer(x)))   ("Attention Is All You Need", section 3.1)
+    parallel:  x + dropout(attention(n)) + dropout(feed_forward(n)) with one n = norm(x)
     """
 
     def __init__(self, config: TransformerConfig) -> None:
         super().__init__()
-        self.pre_norm = config.norm_position == "pre"
+        self.parallel, self.pre_norm = config.parallel_blocks, config.norm_position == "pre"
         self.attention_norm = build_norm(config)
         self.attention = SelfAttention(config)
-        self.feed_forward_norm = build_norm(config)
-        self.feed_forward = FeedForward(config)
+        if not self.parallel:
+            self.feed_forward_norm = build_norm(config)
+        self.feed_forward = MixtureOfExperts(config) if config.n_experts else FeedForward(config)
         self.dropout = nn.Dropout(config.dropout)
 
-    def forward(self, x: Tensor, mask: AttentionMask, rotation: Rotation | None) -> Tensor:
-        """``(batch, seq, d_model)`` to the same shape."""
-        if self.pre_norm:
-            x = x + self.dropout(self.attention(self.attention_norm(x), mask, rotation))
-            return x + self.dropout(self.feed_forward(self.feed_forward_norm(x)))
-        x = self.attention_norm(x + self.dropout(self.attention(x, mask, rotation)))
-        return self.feed_forward_norm(x + self.dropout(self.feed_forward(x)))
+    def forward(
+        self,
+        x: Tensor,
+        mask: AttentionMask,
+        rotation: Rotation | None,
+        cache: LayerCache | None = None,
+    ) -> Tensor:
+        """``(batch, seq, d_model)`` to the same shape; ``cache`` holds the tokens before."""
+        if not self.pre_norm:
+            x = self.attention_norm(x + self.dropout(self.attention(x, mask, rotation, cache)))
+            return self.feed_forward_norm(x + self.dropout(self.feed_forward(x)))
+        normed = self.attention_norm(x)
+        attended = x + self.dropout(self.attention(normed, mask, rotation, cache))
+        if not self.parallel:
+            normed = self.feed_forward_norm(attended)
+        return attended + self.dropout(self.feed_forward(normed))

@@ -1,4 +1,4 @@
-"""From hidden states to logits over the vocabulary."""
+"""What stands on top of the block stack."""
 
 from torch import Tensor, nn
 
@@ -30,3 +30,15 @@ class LanguageModelHead(nn.Module):
     def forward(self, hidden: Tensor) -> Tensor:
         """Logits ``(..., vocab_size)`` from hidden states ``(..., d_model)``."""
         return self.decoder(self.transform(hidden))
+
+
+class Pooler(nn.Module):
+    """tanh(dense(first token)): what stands for the whole sequence (Devlin et al. 2019)."""
+
+    def __init__(self, config: TransformerConfig) -> None:
+        super().__init__()
+        self.dense = nn.Linear(config.d_model, config.d_model)
+
+    def forward(self, hidden: Tensor) -> Tensor:
+        """``(batch, seq, d_model)`` to ``(batch, d_model)``."""
+        return self.dense(hidden[:, 0]).tanh()

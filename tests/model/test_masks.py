@@ -1,3 +1,5 @@
+import itertools
+
 import torch
 
 from pretrain.model import AttentionMask
@@ -6,24 +8,45 @@ CPU = torch.device("cpu")
 
 
 def visible(mask, batch, query, key):
-    """The rule in words: not after the query where causal, and not padding."""
-    before = key <= query + mask.n_keys - mask.n_queries
+    """The rule in words: not after the query where causal, in the window, and not padding."""
+    position = query + mask.n_keys - mask.n_queries
     real = mask.padding is None or bool(mask.padding[batch, key])
-    return real and (before or not mask.causal)
+    near = mask.window is None or abs(position - key) < mask.window
+    return real and near and (key <= position or not mask.causal)
 
 
 def test_rows_follow_the_rule_for_every_combination():
     padding = torch.tensor([[True] * 4 + [False], [False] * 2 + [True] * 3])
+    for causal, pad, n_queries, window in itertools.product(
+        (True, False), (None, padding), (5, 2), (None, 1, 2, 9)
+    ):
+        mask = AttentionMask(n_queries, 5, causal, pad, CPU, window)
+        rows = mask.rows(0, n_queries)
+        for batch in range(rows.shape[0]):
+            for query in range(n_queries):
+                for key in range(5):
+                    assert bool(rows[batch, 0, query, key]) == visible(mask, batch, query, key)
+
+
+def test_the_keys_in_reach_are_all_that_any_of_the_queries_sees_and_no_more():
+    for causal, window, n_queries in itertools.product((True, False), (1, 3, 20), (9, 4)):
+        mask = AttentionMask(n_queries, 9, causal, None, CPU, window)
+        for start, stop in ((0, 2), (1, 4), (3, 4)):
+            seen = mask.rows(start, stop)[0, 0].any(0).nonzero()[:, 0].tolist()
+            first, last = mask.keys_in_reach(start, stop)
+            assert seen == list(range(first, last))
+
+
+def test_the_bias_is_the_slope_times_the_distance():
+    slopes = torch.tensor([0.5, 0.25])
     for causal in (True, False):
-        for pad in (None, padding):
-            for n_queries in (5, 2):
-                mask = AttentionMask(n_queries, 5, causal, pad, CPU)
-                rows = mask.rows(0, n_queries)
-                for batch in range(rows.shape[0]):
-                    for query in range(n_queries):
-                        for key in range(5):
-                            expected = visible(mask, batch, query, key)
-                            assert bool(rows[batch, 0, query, key]) == expected
+        mask = AttentionMask(3, 4, causal, None, CPU, None, slopes)
+        bias = mask.bias(0, 3)
+        assert bias.shape == (1, 2, 3, 4)
+        for head, query, key in itertools.product(range(2), range(3), range(4)):
+            assert bias[0, head, query, key] == -slopes[head] * abs(query + 1 - key)
+        assert torch.equal(mask.bias(1, 3, 1, 3), bias[..., 1:3, 1:3])
+    assert AttentionMask(3, 4, True, None, CPU).bias(0, 3) is None
 
 
 def test_some_rows_are_a_slice_of_all_rows():

@@ -3,7 +3,7 @@ import itertools
 import pytest
 import torch
 
-from pretrain.model import LanguageModelHead, Transformer, TransformerConfig, initialize
+from pretrain.model import AttentionMask, LanguageModelHead, Transformer, TransformerConfig, initialize
 
 VOCAB = 31
 
@@ -30,7 +30,7 @@ VARIANTS = [
         ("layernorm", "rmsnorm"),
         ("pre", "post"),
         ("relu", "relu2", "gelu", "gelu_tanh", "swiglu"),
-        ("learned", "rotary", "none"),
+        ("learned", "rotary", "alibi", "sinusoidal", "none"),
     )
 ]
 
@@ -48,10 +48,20 @@ def test_every_variant_keeps_the_shape_and_has_finite_gradients(causal):
         assert all(g is None or torch.isfinite(g).all() for g in gradients), variant
 
 
-@pytest.mark.parametrize("position", ["learned", "rotary", "none"])
-@pytest.mark.parametrize("norm_position", ["pre", "post"])
-def test_causality_to_the_bit(position, norm_position):
-    model = build(True, position=position, norm_position=norm_position)
+@pytest.mark.parametrize(
+    "options",
+    [
+        *({"position": p} for p in ("learned", "rotary", "xpos", "alibi", "sinusoidal", "none")),
+        {"norm_position": "post"},
+        {"n_kv_heads": 1},
+        {"sliding_window": 3},
+        {"parallel_blocks": True},
+        {"n_experts": 3, "experts_per_token": 2},
+    ],
+    ids=str,
+)
+def test_causality_to_the_bit(options):
+    model = build(True, **options)
     ids = tokens()
     for t in range(ids.shape[1]):
         changed = ids.clone()
@@ -76,7 +86,7 @@ def test_without_positions_a_permutation_of_the_input_permutes_the_output():
     torch.testing.assert_close(model(ids[:, order]), model(ids)[:, order])
 
 
-@pytest.mark.parametrize("position", ["learned", "rotary"])
+@pytest.mark.parametrize("position", ["learned", "rotary", "sinusoidal"])
 def test_with_positions_it_does_not(position):
     model = build(False, position=position)
     order = torch.arange(8, -1, -1)
@@ -96,6 +106,57 @@ def test_padding_changes_no_real_token_of_any_row(causal):
     changed = ids.clone()
     changed[1, 6:] = 0
     assert torch.equal(model(changed, mask)[mask], padded[mask])
+
+
+@pytest.mark.parametrize(
+    "position", ["learned", "rotary", "xpos", "alibi", "sinusoidal", "none"]
+)
+def test_filler_on_the_left_is_as_good_as_filler_on_the_right(position):
+    model = build(True, position=position)
+    ids = tokens(batch=1)
+    alone = model(ids[:, :6])
+    left = torch.cat([ids[:, 6:], ids[:, :6]], dim=1)
+    mask = torch.tensor([[False] * 3 + [True] * 6])
+    torch.testing.assert_close(model(left, mask)[:, 3:], alone, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("norm_position", ["pre", "post"])
+def test_heads_that_share_keys_equal_heads_that_have_equal_keys(norm_position):
+    few = build(True, n_heads=4, n_kv_heads=2, norm_position=norm_position)
+    many = build(True, n_heads=4, norm_position=norm_position)
+    weights = few.state_dict()
+    for layer in range(2):
+        name = f"blocks.{layer}.attention.qkv.weight"
+        query, key, value = weights[name].split((16, 8, 8))
+        twice = (part.view(2, 4, 16).repeat_interleave(2, 0).view(16, 16) for part in (key, value))
+        weights[name] = torch.cat([query, *twice])
+    many.load_state_dict(weights)
+    torch.testing.assert_close(few(tokens()), many(tokens()), rtol=1e-5, atol=1e-5)
+
+
+def test_parallel_blocks_read_one_norm_and_add_both_results():
+    model = build(False, parallel_blocks=True, n_layers=1, embedding_norm=False, position="none")
+    block, x = model.blocks[0], model.embeddings.token(tokens())
+    mask = AttentionMask(9, 9, False, None, x.device)
+    normed = block.attention_norm(x)
+    expected = x + block.attention(normed, mask, None) + block.feed_forward(normed)
+    torch.testing.assert_close(block(x, mask, None), expected)
+
+
+def test_a_window_as_long_as_the_sequence_changes_nothing():
+    ids = tokens()
+    for causal in (True, False):
+        whole, windowed = build(causal), build(causal, sliding_window=9)
+        assert torch.equal(whole(ids), windowed(ids))
+        assert not torch.allclose(whole(ids), build(causal, sliding_window=2)(ids))
+
+
+def test_the_routers_of_all_blocks_pay_together():
+    model = build(True, n_experts=3)
+    model(tokens())
+    expected = sum(float(block.feed_forward.load_balance_loss) for block in model.blocks)
+    assert float(model.load_balance_loss()) == pytest.approx(expected)
+    assert build(True).load_balance_loss() is None
 
 
 def test_a_row_of_nothing_but_padding_stays_finite():
