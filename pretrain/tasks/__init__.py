@@ -1,22 +1,27 @@
 """Objectives as LightningModules: what is learned, and by which recipe.
 
-Reading order: base, masked_lm, causal_lm, losses, gradients, optimizer, parameter_groups,
+Reading order: base, language_model, masked_lm, causal_lm, encoder, losses, gradients, optimizer, parameter_groups,
 schedule, metrics.
 """
 
-from pretrain.tasks.base import LanguageModel
+from pretrain.tasks.base import TransformerTask
 from pretrain.tasks.causal_lm import CausalLM
-from pretrain.tasks.loading import load_task
+from pretrain.tasks.encoder import Encoder
+from pretrain.tasks.language_model import LanguageModel
+from pretrain.tasks.loading import load_task, save_task
 from pretrain.tasks.masked_lm import MaskedLM
 from pretrain.tasks.optimizer import MuonAdamW, OptimizerConfig
 from pretrain.tasks.schedule import ScheduleConfig
 
 __all__ = [
     "CausalLM",
+    "Encoder",
     "LanguageModel",
     "MaskedLM",
     "MuonAdamW",
     "OptimizerConfig",
     "ScheduleConfig",
+    "TransformerTask",
     "load_task",
+    "save_task",
 ]

@@ -1,5 +1,5 @@
-"""The LightningModule that every language model shares: network, loss over the global batch,
-optimizer, validation, and a checkpoint that is complete.
+"""The LightningModule that every task shares: the network, steps that follow the mean over the
+global batch, the optimizer, and a checkpoint that is complete.
 """
 
 import os
@@ -14,11 +14,11 @@ from torch import Tensor
 from torch.optim.lr_scheduler import LambdaLR
 
 from pretrain.errors import UserError
-from pretrain.model import LanguageModelHead, Transformer, TransformerConfig, initialize
+from pretrain.model import Transformer, TransformerConfig
+from pretrain.model.transformer import check_direction
 from pretrain.tasks.checks import check_fit, check_objective
 from pretrain.tasks.gradients import GlobalTargetMean
-from pretrain.tasks.losses import LossSums, ScoreSums, evaluate_targets, training_loss
-from pretrain.tasks.metrics import LanguageModelingScore
+from pretrain.tasks.losses import LossSums
 from pretrain.tasks.optimizer import MuonAdamW, OptimizerConfig
 from pretrain.tasks.parameter_groups import parameter_groups
 from pretrain.tasks.schedule import ScheduleConfig, rate_factor
@@ -27,8 +27,8 @@ from pretrain.tasks.warm_start import load_weights
 Batch = dict[str, Any]
 
 
-class LanguageModel(LightningModule):
-    """Base of ``MaskedLM`` and ``CausalLM``: one block stack and one head over the vocabulary.
+class TransformerTask(LightningModule):
+    """One block stack, what a subclass puts on top of it, and the recipe that trains them.
 
     Args:
         network: Shape and parts of the Transformer. Its ``vocab_size`` may be left open: the
@@ -36,8 +36,6 @@ class LanguageModel(LightningModule):
         lr: Peak learning rate of the blocks' matrices; all other rates are ratios to it.
         optimizer: Algorithms, ratios, decay.
         schedule: How the rate moves over the optimizer steps.
-        label_smoothing: Mass given to the uniform distribution in the training objective;
-            reported losses are plain likelihoods all the same.
         compile: Compile the block stack with ``torch.compile``.
 
     Raises:
@@ -45,7 +43,7 @@ class LanguageModel(LightningModule):
     """
 
     objective: ClassVar[str]
-    causal: ClassVar[bool]
+    causal: bool
 
     def __init__(
         self,
@@ -53,27 +51,21 @@ class LanguageModel(LightningModule):
         lr: float = 0.02,
         optimizer: OptimizerConfig = OptimizerConfig(),  # noqa: B008
         schedule: ScheduleConfig = ScheduleConfig(),  # noqa: B008
-        label_smoothing: float = 0.0,
         compile: bool = False,
     ) -> None:
         super().__init__()
-        if lr <= 0 or not 0 <= label_smoothing < 1:
-            raise ValueError(
-                f"lr ({lr}) must be greater than 0 and label_smoothing ({label_smoothing}) "
-                "in [0, 1)."
-            )
+        if lr <= 0:
+            raise ValueError(f"lr is {lr}; it must be greater than 0.")
         # A checkpoint gives plain dictionaries back: only plain types load with weights_only.
         self.config = _as(TransformerConfig, network)
+        check_direction(self.config, self.causal)
         self.optimizer_config = _as(OptimizerConfig, optimizer)
         self.schedule_config = _as(ScheduleConfig, schedule)
         self.lr = lr
-        self.label_smoothing = label_smoothing
         self.compile_network = compile
         self.tokenizer_json: str | None = None
         self.trained_len: int | None = None  # tokens in a row of the training data
         self.transformer: Transformer = None  # type: ignore[assignment]  # see configure_model
-        self.head: LanguageModelHead = None  # type: ignore[assignment]
-        self.score = LanguageModelingScore()
         self.target_mean = GlobalTargetMean()
         self._init_from: str | None = None
         self._window: list[Batch] = []
@@ -84,7 +76,6 @@ class LanguageModel(LightningModule):
                 "lr": lr,
                 "optimizer": asdict(self.optimizer_config),
                 "schedule": asdict(self.schedule_config),
-                "label_smoothing": label_smoothing,
                 "compile": compile,
             }
         )
@@ -108,12 +99,15 @@ class LanguageModel(LightningModule):
         if self.transformer is not None:
             return
         self.transformer = Transformer(self.config, self.causal)
-        self.head = LanguageModelHead(self.config, self.transformer.embeddings.token)
-        initialize(self.transformer, self.head)
+        self.build_heads()
         if self._init_from is not None:
             load_weights(self, self._init_from)
         if self.compile_network:
             self.transformer.compile()  # in place, so that no key gets a prefix
+
+    @abstractmethod
+    def build_heads(self) -> None:
+        """Put on top of ``self.transformer`` what this task needs, and set all initial weights."""
 
     def init_weights_from(self, checkpoint: str) -> None:
         """Start from the weights in ``checkpoint`` (a path) when the network is built."""
@@ -131,26 +125,9 @@ class LanguageModel(LightningModule):
             batch["input_ids"], batch.get("attention_mask"), batch.get("segment_ids")
         )
 
-    def forward(self, input_ids: Tensor, attention_mask: Tensor | None = None) -> Tensor:
-        """Logits ``(batch, seq, vocab_size)``, for use and inspection."""
-        return self.head(self.transformer(input_ids, attention_mask))
-
     @abstractmethod
-    def target_states(self, batch: Batch) -> tuple[Tensor, Tensor]:
-        """Hidden states ``(n, d_model)`` that predict something, and their labels ``(n,)``."""
-
     def losses(self, batch: Batch) -> LossSums:
-        """Sums over the target tokens of ``batch``."""
-        hidden, labels = self.target_states(batch)
-        hidden = self.head.transform(hidden)
-        return training_loss(hidden, self.head.decoder, labels, self.label_smoothing)
-
-    def scores(self, batch: Batch) -> ScoreSums:
-        """The same in evaluation: float32 likelihood and number of hits."""
-        hidden, labels = self.target_states(batch)
-        hidden = self.head.transform(hidden)
-        # Only masked language models report accuracy, and finding the maximum is not free.
-        return evaluate_targets(hidden, self.head.decoder, labels, count_hits=not self.causal)
+        """Sums over the targets of ``batch``."""
 
     # Training ----------------------------------------------------------------------------------
 
@@ -169,7 +146,16 @@ class LanguageModel(LightningModule):
     def training_step(self, batch: Batch, batch_idx: int) -> Tensor:
         """Loss of one micro-batch, scaled so that the step follows the global mean."""
         self._window.append(batch)
-        return self.target_mean.scale(self.losses(batch), batch["labels"].numel(), self.trainer)
+        sums = self._with_load_balance(self.losses(batch))
+        return self.target_mean.scale(sums, batch["labels"].numel(), self.trainer)
+
+    def _with_load_balance(self, sums: LossSums) -> LossSums:
+        """Add what the routers of experts pay, per target, to the objective."""
+        paid = self.transformer.load_balance_loss()
+        if paid is None:
+            return sums
+        extra = self.config.load_balance_weight * paid * sums.n_targets
+        return sums._replace(objective=sums.objective + extra)
 
     def on_after_backward(self) -> None:
         """Turn the window's gradient into that of the mean over all its target tokens."""
@@ -222,62 +208,7 @@ class LanguageModel(LightningModule):
             )
         return int(steps)
 
-    # Evaluation --------------------------------------------------------------------------------
-
-    def validation_step(self, batch: Batch, batch_idx: int) -> None:
-        """Add one micro-batch to the sums of the split."""
-        self.score.update(self.scores(batch), batch.get("n_bytes", 0.0))
-
-    test_step = validation_step
-
-    def predict_step(self, batch: Batch, batch_idx: int) -> list[ScoreSums]:
-        """The figures of each row by itself, in the order of the rows."""
-        hidden, labels = self.target_states(batch)
-        hidden = self.head.transform(hidden)
-        n_rows = len(batch["input_ids"])  # targets stand row by row
-        rows = zip(hidden.chunk(n_rows), labels.chunk(n_rows), strict=True)
-        return [evaluate_targets(states, self.head.decoder, targets) for states, targets in rows]
-
-    def on_validation_epoch_end(self) -> None:
-        """Report the split's figures, as ``val/...``."""
-        self._report("val")
-
-    def on_test_epoch_end(self) -> None:
-        """Report the split's figures, as ``test/...``."""
-        self._report("test")
-
-    def _report(self, split: str) -> None:
-        figures = {f"{split}/{name}": value for name, value in self._figures().items()}
-        self.score.reset()
-        # Lightning takes "step" for the x axis: the number of optimizer steps taken.
-        self.log_dict({**figures, "step": float(self.trainer.global_step)})
-
-    def _figures(self) -> dict[str, float]:
-        figures = self.score.compute()
-        accuracy = figures.pop("accuracy", None)
-        if not self.causal:
-            figures.pop("bits_per_byte", None)  # the masked tokens alone are no code for the text
-            if accuracy is not None:
-                figures["masked_accuracy"] = accuracy
-        return figures
-
-    # Cost and checkpoint -----------------------------------------------------------------------
-
-    def target_share(self) -> float:
-        """Share of the input tokens that enter the loss."""
-        return 1.0
-
-    def flops_per_token(self, seq_len: int) -> float:
-        """Useful floating-point operations of training per input token (forward and backward).
-
-        6 per weight of the blocks' matrices, 12·n_layers·seq·d_model for attention (half of it
-        where it is causal), and 6 per weight of the head on the tokens that enter the loss
-        (Kaplan et al. 2020, section 2.1; Chowdhery et al. 2022, appendix B).
-        """
-        blocks = sum(p.numel() for p in self.transformer.blocks.parameters() if p.ndim == 2)
-        attention = 12 * self.config.n_layers * seq_len * self.config.d_model
-        head = sum(p.numel() for p in self.head.parameters() if p.ndim == 2)
-        return 6 * blocks + attention * (0.5 if self.causal else 1) + 6 * head * self.target_share()
+    # Checkpoint --------------------------------------------------------------------------------
 
     def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
         """Add what makes the file complete: objective, tokenizer, length of the rows."""

@@ -4,7 +4,8 @@ from typing import ClassVar
 
 from torch import Tensor
 
-from pretrain.tasks.base import Batch, LanguageModel
+from pretrain.tasks.base import Batch
+from pretrain.tasks.language_model import LanguageModel
 
 
 class MaskedLM(LanguageModel):

@@ -190,7 +190,7 @@ def test_training_flops_are_those_of_the_usual_count():
 
 @pytest.mark.parametrize("wrong", [{"lr": 0.0}, {"label_smoothing": 1.0}])
 def test_rates_that_make_no_sense_are_refused(wrong):
-    with pytest.raises(ValueError, match="lr"):
+    with pytest.raises(ValueError, match=next(iter(wrong))):
         CausalLM(**wrong)
 
 
