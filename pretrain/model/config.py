@@ -95,9 +95,9 @@ class TransformerConfig:
     tie_embeddings: bool = False
     head_transform: bool = False
     head_bias: bool = False
-    init: Literal[
-        "zero_output", "normal", "scaled_residual", "xavier", "kaiming", "orthogonal"
-    ] = "zero_output"
+    init: Literal["zero_output", "normal", "scaled_residual", "xavier", "kaiming", "orthogonal"] = (
+        "zero_output"
+    )
 
     def __post_init__(self) -> None:
         self._check_sizes()

@@ -39,10 +39,7 @@ class AttentionMask:
             ``(batch or 1, 1, stop - start, last - first)`` bool, True = visible.
         """
         distance = self._distance(start, stop, first, last)
-        if self.causal:
-            visible = distance >= 0
-        else:
-            visible = torch.ones_like(distance, dtype=torch.bool)
+        visible = distance >= 0 if self.causal else torch.ones_like(distance, dtype=torch.bool)
         if self.window is not None:
             visible = visible & (distance.abs() < self.window)
         visible = visible[None, None]
@@ -50,9 +47,7 @@ class AttentionMask:
             visible = visible & self.padding[:, None, None, first:last]
         return visible
 
-    def bias(
-        self, start: int, stop: int, first: int = 0, last: int | None = None
-    ) -> Tensor | None:
+    def bias(self, start: int, stop: int, first: int = 0, last: int | None = None) -> Tensor | None:
         """What is added to the scores of those queries and keys: -slope × distance.
 
         Returns:

@@ -25,10 +25,8 @@ class Embeddings(nn.Module):
         learned = config.position == "learned"
         self.position = nn.Embedding(config.max_len, config.d_model) if learned else None
         self.sinusoidal = config.position == "sinusoidal"
-        self.position_scale = config.position_scale
-        if self.position_scale is None:
-            fit = config.embedding_std / _RMS_OF_SINUSOIDS
-            self.position_scale = fit if self.sinusoidal else 1.0
+        fit = config.embedding_std / _RMS_OF_SINUSOIDS if self.sinusoidal else 1.0
+        self.position_scale = fit if config.position_scale is None else config.position_scale
         segments = config.n_segments
         self.segment = nn.Embedding(segments, config.d_model) if segments else None
         self.norm = build_norm(config) if config.embedding_norm else nn.Identity()

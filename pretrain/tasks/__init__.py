@@ -1,7 +1,7 @@
 """Objectives as LightningModules: what is learned, and by which recipe.
 
-Reading order: base, language_model, masked_lm, causal_lm, encoder, losses, gradients, optimizer, parameter_groups,
-schedule, metrics.
+Reading order: base, language_model, masked_lm, causal_lm, encoder, losses, gradients,
+optimizer, parameter_groups, schedule, metrics.
 """
 
 from pretrain.tasks.base import TransformerTask

@@ -12,7 +12,7 @@ class CausalLM(LanguageModel):
     """Predict each next token from those before it."""
 
     objective: ClassVar[str] = "clm"
-    causal: ClassVar[bool] = True
+    causal = True
 
     def target_states(self, batch: Batch) -> tuple[Tensor, Tensor]:
         """Every position: ``(batch * seq, d_model)`` and labels ``(batch * seq,)``."""

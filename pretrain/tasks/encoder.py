@@ -21,7 +21,7 @@ class Encoder(TransformerTask):
     """
 
     objective: ClassVar[str] = "encoder"
-    causal: ClassVar[bool] = False
+    causal = False
 
     def __init__(self, network: TransformerConfig, pooler: bool = False) -> None:
         super().__init__(network)

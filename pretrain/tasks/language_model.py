@@ -1,7 +1,6 @@
 """What both language models share: a head over the vocabulary, its loss and its evaluation."""
 
 from abc import abstractmethod
-from typing import Any, ClassVar
 
 from torch import Tensor
 
@@ -24,8 +23,6 @@ class LanguageModel(TransformerTask):
     Raises:
         ValueError: One sentence, for a configuration that cannot work.
     """
-
-    causal: ClassVar[bool]
 
     def __init__(
         self,

@@ -15,7 +15,7 @@ class MaskedLM(LanguageModel):
     """
 
     objective: ClassVar[str] = "mlm"
-    causal: ClassVar[bool] = False
+    causal = False
 
     def target_states(self, batch: Batch) -> tuple[Tensor, Tensor]:
         """The states at ``masked_positions`` ``(capacity,)``, gathered to a fixed shape."""

@@ -3,7 +3,13 @@ import itertools
 import pytest
 import torch
 
-from pretrain.model import AttentionMask, LanguageModelHead, Transformer, TransformerConfig, initialize
+from pretrain.model import (
+    AttentionMask,
+    LanguageModelHead,
+    Transformer,
+    TransformerConfig,
+    initialize,
+)
 
 VOCAB = 31
 
@@ -108,9 +114,7 @@ def test_padding_changes_no_real_token_of_any_row(causal):
     assert torch.equal(model(changed, mask)[mask], padded[mask])
 
 
-@pytest.mark.parametrize(
-    "position", ["learned", "rotary", "xpos", "alibi", "sinusoidal", "none"]
-)
+@pytest.mark.parametrize("position", ["learned", "rotary", "xpos", "alibi", "sinusoidal", "none"])
 def test_filler_on_the_left_is_as_good_as_filler_on_the_right(position):
     model = build(True, position=position)
     ids = tokens(batch=1)
