@@ -21,7 +21,7 @@ class MixtureOfExperts(nn.Module):
         load_balance_loss: Of the latest forward pass, a float32 scalar: n_experts · Σ fᵢ Pᵢ
             (Fedus et al. 2022, "Switch Transformers", equations 4 to 6), where fᵢ is the share of
             the token-to-expert assignments that expert i got and Pᵢ the mean of its router
-            probability. It is 1 at perfect balance, n_experts when one expert gets all. Padding
+            probability. It is 1 at perfect balance and at most n_experts. Padding
             counts as any other token does, for the layer does not see the mask.
     """
 
