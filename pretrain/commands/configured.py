@@ -13,11 +13,11 @@ from lightning.pytorch.utilities.exceptions import MisconfigurationException
 
 import pretrain.data.datamodule
 import pretrain.tasks  # noqa: F401  short class names are found among what is imported
-from pretrain.commands.adoption import refuse_contradictions, write_base_layer
+from pretrain.commands.adoption import Use, refuse_contradictions, write_base_layer
 from pretrain.commands.complaints import explain, refuse_abbreviations
 from pretrain.errors import UserError
 from pretrain.hardware import resolve_precision
-from pretrain.runs.console import hush_libraries
+from pretrain.runs.console import hush_libraries, say
 from pretrain.tasks.warm_start import read_checkpoint
 
 DEFAULT_SEED = 1
@@ -99,10 +99,11 @@ class ConfiguredCLI(LightningCLI):
         except (ValueError, TypeError, MisconfigurationException) as error:
             raise UserError(explain(str(error), self.parser)) from error
 
-    def adopt(self, checkpoint_path: str | Path) -> dict[str, Any]:
+    def adopt(self, checkpoint_path: str | Path, use: Use) -> dict[str, Any]:
         """Take architecture and tokenizer from a checkpoint, and return the checkpoint.
 
-        Raises ``UserError`` where the configuration contradicts the checkpoint's architecture.
+        What may differ from it depends on ``use``. Raises ``UserError`` where the configuration
+        contradicts the checkpoint's architecture.
         """
         checkpoint = read_checkpoint(str(checkpoint_path))
         network = checkpoint["hyper_parameters"]["network"]
@@ -116,7 +117,9 @@ class ConfiguredCLI(LightningCLI):
         asked = self.config.model.init_args.network
         if asked.get("vocab_size") is None:  # open: the tokenizer decides it
             asked.vocab_size = network["vocab_size"]
-        refuse_contradictions(vars(asked), network, checkpoint_path)
+        change = refuse_contradictions(vars(asked), network, checkpoint_path, use)
+        if change is not None:
+            say(change)
         if checkpoint.get("tokenizer") is not None:
             tokenizer = scratch / "tokenizer.json"
             tokenizer.write_text(checkpoint["tokenizer"], encoding="utf-8")

@@ -53,7 +53,7 @@ class EvaluateCLI(ConfiguredCLI):
     def before_instantiate_classes(self) -> None:
         """Find the checkpoint; keep Lightning from making a log folder."""
         self.checkpoint = self._find_checkpoint()
-        step = self.adopt(self.checkpoint)["global_step"]
+        step = self.adopt(self.checkpoint, "evaluate")["global_step"]
         trainer = self.config.trainer
         if self.command == "predict":
             trainer.enable_progress_bar = False  # standard output holds the rows and nothing else

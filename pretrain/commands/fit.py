@@ -68,7 +68,7 @@ class FitCLI(ConfiguredCLI):
         self.init_from = None if self.plan.checkpoint else config.init_from
         source = self.plan.checkpoint or self.init_from
         if source is not None:
-            checkpoint = self.adopt(source)
+            checkpoint = self.adopt(source, "warm_start" if self.init_from else "continue")
             self.start_step = 0 if self.init_from else checkpoint["global_step"]
             self._trained_for = None if self.init_from else checkpoint["objective"]
             if self.plan.checkpoint:  # Lightning keeps it under the class's name

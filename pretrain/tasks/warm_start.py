@@ -7,6 +7,9 @@ from lightning.pytorch.utilities import rank_zero_info
 from torch import nn
 
 from pretrain.errors import UserError
+from pretrain.model.resizing import interpolate_positions
+
+_POSITIONS = "transformer.embeddings.position.weight"
 
 
 def read_checkpoint(path: str) -> dict[str, Any]:
@@ -32,11 +35,14 @@ def read_checkpoint(path: str) -> dict[str, Any]:
 def load_weights(task: nn.Module, path: str) -> None:
     """Copy the block stack from ``path``, and the head where it is the same; say what is new.
 
+    Learned positions of another length are drawn out or cut to this network's.
+
     Raises:
         UserError: A tensor of the block stack is missing, unexpected or of another shape.
     """
     weights = read_checkpoint(path)["state_dict"]
     own = task.state_dict()
+    _fit_positions(weights, own)
     wrong = [
         name
         for name in sorted(own.keys() | weights.keys())
@@ -56,3 +62,15 @@ def load_weights(task: nn.Module, path: str) -> None:
     ):
         if names:
             rank_zero_info(f"Heads {what}: {', '.join(names)}")
+
+
+def _fit_positions(weights: dict[str, torch.Tensor], own: dict[str, torch.Tensor]) -> None:
+    """Bring learned positions in ``weights`` to the length of those in ``own``, and say so."""
+    if _POSITIONS not in weights or _POSITIONS not in own:
+        return
+    table, new_len = weights[_POSITIONS], len(own[_POSITIONS])
+    if len(table) == new_len or table.shape[1:] != own[_POSITIONS].shape[1:]:
+        return
+    weights[_POSITIONS] = interpolate_positions(table, new_len)
+    how = "interpolated" if new_len > len(table) else "cut"
+    rank_zero_info(f"The {len(table)} learned positions were {how} to {new_len} (max_len).")

@@ -41,6 +41,39 @@ def test_another_architecture_is_refused_by_name(checkpoint):
         other.configure_model()
 
 
+@pytest.fixture
+def learned(tmp_path):
+    task = make_task("clm", network={"position": "learned", "max_len": 20})
+    fit(task, [ROWS["clm"]([12, 20])] * 2).save_checkpoint(tmp_path / "a.ckpt")
+    return task, str(tmp_path / "a.ckpt")
+
+
+@pytest.mark.parametrize(("new_len", "how"), [(39, "interpolated"), (12, "cut")])
+def test_learned_positions_take_another_length_and_say_so(learned, new_len, how, caplog):
+    trained, path = learned
+    fresh = CausalLM(network={**trained.hparams["network"], "max_len": new_len})
+    fresh.init_weights_from(path)
+    with caplog.at_level("INFO"):
+        fresh.configure_model()
+    assert f"The 20 learned positions were {how} to {new_len} (max_len)." in caplog.text
+    old, new = trained.transformer.state_dict(), fresh.transformer.state_dict()
+    before, after = old.pop("embeddings.position.weight"), new.pop("embeddings.position.weight")
+    if how == "cut":
+        assert torch.equal(after, before[:new_len])
+    else:  # 20 rows and one between each two
+        assert torch.equal(after[::2], before)
+        torch.testing.assert_close(after[1::2], (before[1:] + before[:-1]) / 2)
+    assert all(torch.equal(new[name], old[name]) for name in old)
+
+
+def test_learned_positions_of_another_width_are_refused(learned):
+    trained, path = learned
+    other = CausalLM(network={**trained.hparams["network"], "d_model": 32, "max_len": 40})
+    other.init_weights_from(path)
+    with pytest.raises(UserError, match=r"transformer\.blocks\.0"):
+        other.configure_model()
+
+
 def test_files_that_are_no_checkpoint_are_refused_in_one_sentence(tmp_path):
     with pytest.raises(UserError, match="no checkpoint at"):
         load_task(str(tmp_path / "missing.ckpt"))
