@@ -1,4 +1,5 @@
 import math
+from dataclasses import replace
 
 import pytest
 import torch
@@ -39,6 +40,22 @@ def test_agrees_with_the_materialised_float64_entropy(n, causal, padded, spread)
     torch.testing.assert_close(entropy.nats.double(), expected, atol=1e-5, rtol=0)
     assert entropy.nats.dtype == torch.float32
     assert entropy.rows.tolist() == list(range(n))
+
+
+@pytest.mark.parametrize("causal", [False, True])
+@pytest.mark.parametrize("stride", [1, 7])
+def test_a_bias_and_a_window_count_as_they_do_in_attention(causal, stride):
+    n = 300
+    query, key, plain = random_case(n, causal, padded=True)
+    slopes = torch.tensor([0.5, 0.1, 0.01])
+    mask = replace(plain, window=90, slopes=slopes)
+    entropy = attention_entropy(query, key, mask, 0.5, row_stride=stride)
+    distance = (torch.arange(n)[:, None] - torch.arange(n)).abs()
+    scores = query.double() @ key.double().mT * 0.5 - slopes.double()[:, None, None] * distance
+    visible = plain.rows(0, n) & (distance < 90)
+    weights = scores.masked_fill(~visible, -torch.inf).softmax(-1).nan_to_num()
+    expected = torch.special.entr(weights).sum(-1)[..., entropy.rows]
+    torch.testing.assert_close(entropy.nats.double(), expected, atol=1e-5, rtol=0)
 
 
 @pytest.mark.parametrize("stride", [2, 3, 7, 128, 200])
