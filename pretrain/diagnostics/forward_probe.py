@@ -26,7 +26,8 @@ class ForwardProbe(Callback):
       ``attention/entropy_nats``; of sequences longer than 128 tokens at most 128 evenly spaced
       query rows are looked at;
     - ``ffn/dead_share/layer_i`` over the last ``window`` probes of this process, and
-      ``ffn/dead_window_tokens``, the real tokens in them;
+      ``ffn/dead_window_tokens``, the real tokens in them; not for a mixture of experts, whose
+      units each see only the tokens sent to them;
     - ``probe/seconds``, what the probe itself cost.
 
     Args:
@@ -55,7 +56,9 @@ class ForwardProbe(Callback):
         """Begin with empty windows, in the network's shape."""
         transformer: Any = pl_module.transformer
         config, device = transformer.config, pl_module.device
-        self._views = [EntropyView(config, device), DeadUnitsView(config, device, self.window)]
+        self._views = [EntropyView(config, device)]
+        if not config.n_experts:
+            self._views.append(DeadUnitsView(config, device, self.window))
         self._last_step = trainer.global_step
 
     def on_train_batch_end(

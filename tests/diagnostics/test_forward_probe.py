@@ -47,6 +47,13 @@ def test_series_are_logged_at_step_one_and_every_nth_optimizer_step(tiny_task, f
     assert all(0 <= v <= 1 for v in recorder.series("attention/entropy/layer_1/head_0").values())
 
 
+def test_a_mixture_of_experts_is_probed_without_its_units(tiny_task, fit):
+    recorder = fit(tiny_task(n_experts=3), [ForwardProbe(every_n_steps=2)], 3)
+    expected = {name for name in NAMES if not name.startswith("ffn/")}
+    assert all(set(values) == expected for values in recorder.steps.values())
+    assert sorted(recorder.steps) == [1, 2]
+
+
 def test_with_accumulation_it_probes_once_per_optimizer_step(tiny_task, fit):
     probe = ForwardProbe(every_n_steps=1, n_rows=2)
     recorder = fit(tiny_task(), [probe], 3, accumulate_grad_batches=4)

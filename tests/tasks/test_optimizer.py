@@ -116,6 +116,20 @@ def test_a_tall_matrix_moves_by_the_root_of_its_ratio():
     assert float(singular.max()) == pytest.approx(math.sqrt(2), rel=0.3)
 
 
+@pytest.mark.parametrize("n_kv_heads", [1, 2, 4])
+def test_fused_queries_keys_and_values_move_alike_for_any_number_of_key_heads(n_kv_heads):
+    """They are orthogonalised as one matrix, whose rate makes up for its height."""
+    d_model, n_heads = 32, 4
+    torch.manual_seed(0)
+    net = nn.Module()
+    net.blocks = nn.Linear(d_model, d_model + 2 * n_kv_heads * d_model // n_heads, bias=False)
+    before = net.blocks.weight.detach().clone()
+    net.blocks.weight.grad = torch.randn_like(before)
+    our_optimizer(net, lr=0.01).step()
+    moved = (net.blocks.weight.detach() - before).square().mean().sqrt()
+    assert float(moved) == pytest.approx(0.01 / math.sqrt(d_model), rel=0.2)
+
+
 def test_a_restored_optimizer_goes_on_to_the_bit():
     whole = Net()
     train(whole, our_optimizer(whole), 6)
