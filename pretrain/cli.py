@@ -36,6 +36,10 @@ COMMANDS = {
     "fill-mask": Command(
         "pretrain.commands.fill_mask", "run", "Fill the [MASK] of a text with a BERT."
     ),
+    "export": Command(
+        "pretrain.commands.export", "run", "Write a folder that Hugging Face transformers loads."
+    ),
+    "import": Command("pretrain.commands.import_", "run", "Make a checkpoint from such a folder."),
     "tokenizer": Command(
         "pretrain.commands.tokenizer", "run", "Train a tokenizer, or show what one does."
     ),

@@ -52,6 +52,36 @@ def peer_gpt2():
     return transformers.GPT2LMHeadModel(config)
 
 
+def _llama_shape(**options):
+    return {
+        "vocab_size": VOCAB, "hidden_size": D, "num_hidden_layers": LAYERS,
+        "num_attention_heads": HEADS, "intermediate_size": 3 * D,
+        "max_position_embeddings": MAX_LEN, "initializer_range": 0.1, "pad_token_id": None,
+        "bos_token_id": None, "eos_token_id": None, **options,
+    }  # fmt: skip
+
+
+def peer_llama(**options):
+    """A LlamaForCausalLM; options such as ``num_key_value_heads`` go to its configuration."""
+    torch.manual_seed(3)
+    return transformers.LlamaForCausalLM(transformers.LlamaConfig(**_llama_shape(**options)))
+
+
+def peer_nanochat(**options):
+    """A NanoChatForCausalLM without its cap on the logits, which nothing here computes."""
+    options = {"final_logit_softcapping": None, **options}
+    torch.manual_seed(3)
+    config = transformers.NanoChatConfig(**_llama_shape(**options))
+    return transformers.NanoChatForCausalLM(config)
+
+
+def peer_eurobert(**options):
+    """A EuroBertForMaskedLM."""
+    torch.manual_seed(3)
+    config = transformers.EuroBertConfig(**_llama_shape(**options))
+    return transformers.EuroBertForMaskedLM(config)
+
+
 def weights_of_bert(peer):
     """The peer's tensors under our names, for a task's ``load_state_dict(strict=True)``."""
     theirs = peer.state_dict()

@@ -1,0 +1,55 @@
+"""``pretrain import FOLDER CHECKPOINT``: a checkpoint from a folder of ``transformers``."""
+
+from pathlib import Path
+
+from pretrain.commands.complaints import command_parser, parse
+from pretrain.errors import UserError
+
+_DESCRIPTION = "Make a checkpoint from a folder that Hugging Face transformers wrote."
+# What can be done with it, by objective.
+_NEXT = {
+    "mlm": 'pretrain fill-mask {0} "Some [MASK]."',
+    "clm": 'pretrain generate {0} --prompt "Once"',
+}
+
+
+def run(argv: list[str]) -> None:
+    """Write the checkpoint, and say what it holds and what can be done with it.
+
+    Raises UserError for a folder whose weights or configuration can't be taken over exactly, or
+    a checkpoint that is there already.
+    """
+    parser = command_parser("import", _DESCRIPTION)
+    parser.add_argument("folder", type=str, help="holds config.json and model.safetensors")
+    parser.add_argument("checkpoint", type=str, help="the new file to write, such as bert.ckpt")
+    options = parse(parser, argv)
+    _import(Path(options.folder), Path(options.checkpoint))
+
+
+def _import(folder: Path, path: Path) -> None:
+    if path.exists():
+        raise UserError(f"{path} is there already: give the name of a new file.")
+    # Here, so that --help need not wait for torch.
+    from pretrain.interop import read_folder
+    from pretrain.tasks import Encoder, TransformerTask, save_task
+    from pretrain.tasks.loading import TASKS
+
+    model, notes = read_folder(folder)
+    task: TransformerTask
+    if model.objective == "encoder":
+        task = Encoder(model.config, pooler=model.has_pooler)
+    else:
+        task = TASKS[model.objective](model.config)
+    task.configure_model()
+    task.load_state_dict(model.state)
+    task.tokenizer_json, task.trained_len = model.tokenizer_json, model.trained_len
+    save_task(task, path)
+    for note in notes:
+        print(note)
+    n_weights = sum(parameter.numel() for parameter in task.parameters())
+    print(
+        f"{path}: {model.objective}, {model.config.n_layers} layers, d_model "
+        f"{model.config.d_model}, {n_weights:,} weights."
+    )
+    commands = [_NEXT[model.objective].format(path)] if model.objective in _NEXT else []
+    print("Go on with: " + "; ".join([*commands, f"pretrain fit ... --init_from {path}"]))
