@@ -15,7 +15,7 @@ def run(argv: list[str]) -> None:
         raise UserError(f"top_k is {options.top_k}; it must be at least 1.")
     # Here, so that --help need not wait for torch.
     from pretrain.tasks import load_task
-    from pretrain.tasks.sampling import fill_masks
+    from pretrain.tasks.fill_mask import fill_masks
 
     task = load_task(options.checkpoint)
     if task.causal:

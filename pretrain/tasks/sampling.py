@@ -1,123 +1,152 @@
-"""Text from a trained model: continuations by a causal one, fillings by a masked one."""
+"""Text from a causal model, drawn token by token for a batch of prompts."""
 
-from collections.abc import Iterator
-from typing import NamedTuple
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
-from pretrain.data.tokenizer import Tokenizer
 from pretrain.errors import UserError
-from pretrain.tasks.base import LanguageModel
+from pretrain.tasks.continuation import Continuation, Pen, tokenizer_of
+from pretrain.tasks.language_model import LanguageModel
+from pretrain.tasks.logit_rules import (
+    divide_by_temperature,
+    keep_min_p,
+    keep_top_k,
+    keep_top_p,
+    penalize_repetition,
+    seen_tokens,
+    writable_tokens,
+)
+from pretrain.tasks.reader import Reader
 
-FEW_LENGTHS = 32
 
+@dataclass(frozen=True)
+class Decoding:
+    """How the next token is chosen, and when a text ends; by default the model is taken as it is.
 
-class Filling(NamedTuple):
-    """One guess for one masked position: the token, its probability, the whole text with it."""
+    Rules apply in the order in which they stand here, after the repetition penalty.
 
-    token: str
-    probability: float
-    text: str
-
-
-def tokenizer_of(task: LanguageModel) -> Tokenizer:
-    """The tokenizer that the model was trained with.
+    Attributes:
+        n_tokens: The most tokens to write.
+        temperature: Divides the scores; 0 takes the likeliest token.
+        top_k: Draw among the k likeliest tokens.
+        top_p: Draw among the fewest likeliest tokens whose mass reaches p.
+        min_p: Draw among tokens at least p times as likely as the likeliest.
+        repetition_penalty: Above 1 makes tokens less likely that are in the text already.
+        n_beams: Above 1 looks for a likely text instead of drawing one; see ``beam_search``.
+        stop_tokens: Ids that end a text, beside the tokenizer's end token.
+        stop: Strings that end a text; they are no part of it.
 
     Raises:
-        UserError: The checkpoint holds none.
+        UserError: One sentence, for values that make no sense.
     """
-    if task.tokenizer_json is None:
-        raise UserError("This checkpoint holds no tokenizer, so it can't read or write text.")
-    return Tokenizer.from_json(task.tokenizer_json)
+
+    n_tokens: int = 100
+    temperature: float = 1.0
+    top_k: int | None = None
+    top_p: float | None = None
+    min_p: float | None = None
+    repetition_penalty: float = 1.0
+    n_beams: int = 1
+    stop_tokens: tuple[int, ...] = ()
+    stop: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        for name in ("n_tokens", "top_k", "n_beams"):
+            value = getattr(self, name)
+            if value is not None and value < 1:
+                raise UserError(f"{name} is {value}; it must be at least 1.")
+        for name in ("top_p", "min_p"):
+            value = getattr(self, name)
+            if value is not None and not 0 < value <= 1:
+                raise UserError(f"{name} is {value}; it must be above 0 and at most 1.")
+        if not 0 <= self.temperature < float("inf"):
+            raise UserError(f"temperature is {self.temperature}; it must be 0 or above.")
+        if not 0 < self.repetition_penalty < float("inf"):
+            raise UserError(f"repetition_penalty is {self.repetition_penalty}; it must be above 0.")
+        if "" in self.stop:
+            raise UserError("A stop string is empty, so nothing could be written: leave it out.")
+        if self.n_beams > 1 and (self.temperature, self.top_k, self.top_p, self.min_p) != (
+            1.0, None, None, None,
+        ):  # fmt: skip
+            raise UserError(
+                "Beam search draws nothing: leave out temperature, top_k, top_p and min_p, "
+                "or n_beams."
+            )
 
 
-@torch.inference_mode()
-def continue_ids(
-    task: LanguageModel,
-    prompt: list[int],
-    n_tokens: int,
-    temperature: float = 0.8,
-    top_k: int | None = 50,
-    generator: torch.Generator | None = None,
-) -> Iterator[int]:
-    """Sample up to ``n_tokens`` token ids, one at a time, until the end token comes.
+class Scores:
+    """The model's scores under the rules that hold for drawing and for beam search alike.
 
     Args:
         task: A causal language model.
-        prompt: Token ids to begin with, at least one. What the model reads is kept to the last
-            tokens of the length that it was trained on: beyond it text falls apart.
-        n_tokens: The most tokens to draw.
-        temperature: Divides the logits; 0 takes the likeliest token.
-        top_k: Draw among the k likeliest only; None means all.
-        generator: Source of randomness.
+        decoding: Penalty and stops.
+        pen: Knows which tokens end a text.
     """
-    tokenizer = tokenizer_of(task)
-    ids = list(prompt)
-    allowed = torch.ones(task.head.decoder.out_features, dtype=torch.bool)
-    allowed[list(tokenizer.special_ids)] = False
-    allowed[tokenizer.vocab_size :] = False  # rows that only round the table up
-    if tokenizer.end_id is not None:
-        allowed[tokenizer.end_id] = True
-    window = task.trained_len or task.config.max_len
-    for _ in range(n_tokens):
-        context = ids[-window:]
-        # Filler on the right is invisible to a causal model, and few different lengths spare a
-        # CPU from building its kernels anew for each.
-        filler = [0] * (min(-(-len(context) // FEW_LENGTHS) * FEW_LENGTHS, window) - len(context))
-        states = task.transformer(torch.tensor([context + filler], device=task.device))
-        logits = task.head(states[0, len(context) - 1]).float().cpu()
-        token = _draw(logits.masked_fill(~allowed, -torch.inf), temperature, top_k, generator)
-        if token == tokenizer.end_id:
-            return
-        ids.append(token)
-        yield token
 
+    def __init__(self, task: LanguageModel, decoding: Decoding, pen: Pen) -> None:
+        self.reader = Reader(task)
+        self.penalty = decoding.repetition_penalty
+        n_tokens = task.head.decoder.out_features
+        self._writable = writable_tokens(pen.tokenizer, n_tokens, pen.ends)
 
-def _draw(
-    logits: Tensor, temperature: float, top_k: int | None, generator: torch.Generator | None
-) -> int:
-    if temperature == 0:
-        return int(logits.argmax())
-    if top_k is not None and top_k < len(logits):
-        smallest = logits.topk(top_k).values[-1]
-        logits = logits.masked_fill(logits < smallest, -torch.inf)
-    probabilities = torch.softmax(logits / temperature, dim=-1)
-    return int(torch.multinomial(probabilities, 1, generator=generator))
+    def next_logits(self, rows: Sequence[Continuation]) -> Tensor:
+        """``(batch, vocab)`` float32; -inf for tokens that are never written."""
+        sequences = [row.sequence for row in rows]
+        logits = self.reader.next_logits(sequences)
+        if self.penalty != 1:
+            seen = seen_tokens(sequences, logits.shape[-1])
+            logits = penalize_repetition(logits, seen, self.penalty)
+        return logits.masked_fill(~self._writable, -torch.inf)
 
 
 @torch.inference_mode()
-def fill_masks(task: LanguageModel, text: str, top_k: int = 5) -> list[list[Filling]]:
-    """For every ``[MASK]`` in ``text`` the ``top_k`` likeliest tokens, best first.
+def sample(
+    task: LanguageModel,
+    prompts: Sequence[Sequence[int]],
+    decoding: Decoding,
+    seeds: Sequence[int],
+) -> Iterator[list[Continuation]]:
+    """Write after every prompt, and yield all rows after each step, until all have ended.
+
+    Each row draws from its own source of randomness and sees nothing of the others, so its text
+    is the same in any batch.
+
+    Args:
+        task: A causal language model.
+        prompts: Token ids, at least one each, of any lengths.
+        decoding: How tokens are chosen, ``n_beams`` being 1.
+        seeds: One for each prompt.
 
     Raises:
-        UserError: The text holds no mask, or more tokens than there are positions.
+        UserError: The checkpoint holds no tokenizer, or the model computes NaN.
     """
-    tokenizer = tokenizer_of(task)
-    if tokenizer.mask_id is None or tokenizer.cls_id is None:
-        raise UserError("This model's tokenizer has no [MASK] and [CLS]: it can't fill masks.")
-    ids = [tokenizer.cls_id, *tokenizer.encode_prompt(text)]
-    if tokenizer.sep_id is not None:
-        ids.append(tokenizer.sep_id)
-    holes = [i for i, token in enumerate(ids) if token == tokenizer.mask_id]
-    if not holes:
-        name = tokenizer.backend.id_to_token(tokenizer.mask_id)
-        raise UserError(f"The text holds no {name}: put one where a word is to be filled in.")
-    if task.config.position == "learned" and len(ids) > task.config.max_len:
-        raise UserError(f"The text has {len(ids)} tokens; the model reads {task.config.max_len}.")
-    logits = task(torch.tensor([ids], device=task.device))[0].float().cpu()
-    logits[:, list(tokenizer.special_ids)] = -torch.inf
-    logits[:, tokenizer.vocab_size :] = -torch.inf
-    best = logits[holes].softmax(dim=-1).topk(min(top_k, tokenizer.vocab_size))
-    fillings = []
-    for row, hole in enumerate(holes):
-        guesses = []
-        pairs = zip(best.values[row].tolist(), best.indices[row].tolist(), strict=True)
-        for probability, token in pairs:
-            filled = [*ids[1:hole], token, *ids[hole + 1 :]]
-            if tokenizer.sep_id is not None:
-                filled = filled[:-1]
-            piece = tokenizer.backend.id_to_token(token) or ""
-            guesses.append(Filling(piece, probability, tokenizer.decode(filled)))
-        fillings.append(guesses)
-    return fillings
+    pen = Pen(tokenizer_of(task), decoding.stop_tokens, decoding.stop)
+    scores = Scores(task, decoding, pen)
+    generators = [torch.Generator().manual_seed(seed) for seed in seeds]
+    rows = [Continuation(tuple(prompt)) for prompt in prompts]
+    for _ in range(decoding.n_tokens):
+        tokens = _choose(scores.next_logits(rows), decoding, generators)
+        rows = [
+            row if row.ended else pen.add(row, token)
+            for row, token in zip(rows, tokens, strict=True)
+        ]
+        yield rows
+        if all(row.ended for row in rows):
+            return
+
+
+def _choose(logits: Tensor, decoding: Decoding, generators: list[torch.Generator]) -> list[int]:
+    """One token for each row of ``logits`` ``(batch, vocab)``."""
+    if decoding.temperature == 0:
+        return logits.argmax(dim=-1).tolist()
+    logits = divide_by_temperature(logits, decoding.temperature)
+    if decoding.top_k is not None:
+        logits = keep_top_k(logits, decoding.top_k)
+    if decoding.top_p is not None:
+        logits = keep_top_p(logits, decoding.top_p)
+    if decoding.min_p is not None:
+        logits = keep_min_p(logits, decoding.min_p)
+    pairs = zip(logits.softmax(dim=-1), generators, strict=True)
+    return [int(torch.multinomial(row, 1, generator=generator)) for row, generator in pairs]
