@@ -30,23 +30,23 @@ def gpt2_config():
     return TransformerConfig(**GPT2)
 
 
-def peer_bert():
+def peer_bert(**options):
     """A BertForMaskedLM of that shape, without dropout, its weights large enough to matter."""
     config = transformers.BertConfig(
         vocab_size=VOCAB, hidden_size=D, num_hidden_layers=LAYERS, num_attention_heads=HEADS,
         intermediate_size=4 * D, max_position_embeddings=MAX_LEN, hidden_dropout_prob=0.0,
-        attention_probs_dropout_prob=0.0, initializer_range=0.1, pad_token_id=None,
+        attention_probs_dropout_prob=0.0, initializer_range=0.1, pad_token_id=None, **options,
     )  # fmt: skip
     torch.manual_seed(3)
     return transformers.BertForMaskedLM(config)
 
 
-def peer_gpt2():
+def peer_gpt2(**options):
     """A GPT2LMHeadModel of that shape, without dropout."""
     config = transformers.GPT2Config(
         vocab_size=VOCAB, n_embd=D, n_layer=LAYERS, n_head=HEADS, n_positions=MAX_LEN,
         resid_pdrop=0.0, embd_pdrop=0.0, attn_pdrop=0.0, initializer_range=0.1,
-        bos_token_id=None, eos_token_id=None,
+        bos_token_id=None, eos_token_id=None, **options,
     )  # fmt: skip
     torch.manual_seed(3)
     return transformers.GPT2LMHeadModel(config)

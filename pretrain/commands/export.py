@@ -35,7 +35,7 @@ def _export(path: Path, folder: Path) -> None:
         checkpoint.get("tokenizer"),
         checkpoint.get("trained_len"),
     )
-    figures = {**_figures(path), "step": checkpoint.get("global_step")}
+    figures = {**_figures(path), "step": checkpoint.get("global_step") or None}
     name = export_folder(model, folder, figures)
     auto = {"mlm": "AutoModelForMaskedLM", "clm": "AutoModelForCausalLM"}.get(
         model.objective, "AutoModel"
@@ -52,6 +52,8 @@ def _figures(checkpoint: Path) -> dict[str, Any]:
     from pretrain.runs.folder import RunFolder
 
     folder = RunFolder(checkpoint.resolve().parent.parent)
+    if checkpoint.resolve().parent != folder.checkpoints:
+        return {}
     figures = read_card(folder.path)
     try:
         config = yaml.safe_load(folder.config.read_text("utf-8"))

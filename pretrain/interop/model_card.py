@@ -7,6 +7,7 @@ from pretrain.interop.portable import Portable
 
 _TASKS = {"mlm": "fill-mask", "clm": "text-generation", "encoder": "feature-extraction"}
 _AUTO = {"mlm": "AutoModelForMaskedLM", "clm": "AutoModelForCausalLM", "encoder": "AutoModel"}
+_VALIDATION = "validation loss, nats per target token"
 # What the card of a run calls its figures, what they are called here, and how they are written.
 _ROWS = (
     ("source", "data", "{}"),
@@ -15,7 +16,7 @@ _ROWS = (
     ("step", "step of these weights", "{:,}"),
     ("steps", "steps of the run", "{:,}"),
     ("tokens_seen", "tokens seen by the run", "{:,}"),
-    ("val_loss_nats", "validation loss, nats per target token", "{:.4f}"),
+    ("val_loss_nats", _VALIDATION, "{:.4f}"),
     ("best_val_loss_nats", "best validation loss on the way", "{:.4f}"),
     ("val_perplexity", "validation perplexity", "{:.2f}"),
     ("val_bits_per_byte", "validation bits per byte", "{:.4f}"),
@@ -35,10 +36,11 @@ def model_card(name: str, class_name: str, model: Portable, figures: Mapping[str
         figures: A run's card (``summary.json``) with ``source`` (the data) and ``step`` (of the
             checkpoint); what is not known is left out.
     """
-    known = [(label, form.format(figures[key])) for key, label, form in _ROWS if key in figures
-             and figures[key] is not None]  # fmt: skip
-    table = "\n".join(f"| {label} | {value} |" for label, value in known)
-    measured = "The figures of validation are those at the end of the run.\n\n" if known else ""
+    known = {
+        label: form.format(figures[key])
+        for key, label, form in _ROWS
+        if figures.get(key) is not None
+    }
     return (
         "---\n"
         "license:  # to be filled in, as the training data allows\n"
@@ -46,12 +48,20 @@ def model_card(name: str, class_name: str, model: Portable, figures: Mapping[str
         f"pipeline_tag: {_TASKS[model.objective]}\n"
         "---\n\n"
         f"# {name}\n\n"
-        f"`{class_name}`, trained with pretrain: {model.config.n_layers} layers, "
+        f"`{class_name}`, written by pretrain: {model.config.n_layers} layers, "
         f"d_model {model.config.d_model}, {model.config.n_heads} heads, vocabulary "
         f"{model.config.vocab_size:,}, float32.\n\n"
-        f"## Training\n\n| | |\n|---|---|\n{table}\n\n{measured}"
+        f"## Training\n\n{_table(known)}\n"
         f"## Use\n\n```python\n{_usage(model)}```\n"
     )
+
+
+def _table(known: Mapping[str, str]) -> str:
+    if not known:
+        return "Nothing is known of how these weights were trained.\n"
+    rows = "".join(f"| {label} | {value} |\n" for label, value in known.items())
+    measured = "\nValidation was measured on the run's last weights.\n"
+    return "| | |\n|---|---|\n" + rows + (measured if _VALIDATION in known else "")
 
 
 def _usage(model: Portable) -> str:
