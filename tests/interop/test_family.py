@@ -1,3 +1,4 @@
+import peers
 import pytest
 
 from pretrain.errors import UserError
@@ -8,8 +9,6 @@ from pretrain.model import TransformerConfig
 
 
 def refusal(objective, **network):
-    import peers
-
     recipe = {"bert": peers.BERT, "gpt2": peers.GPT2}.get(network.pop("recipe", None), {})
     config = TransformerConfig(**{"vocab_size": 97, **recipe, **network})
     with pytest.raises(UserError) as error:
@@ -28,7 +27,7 @@ def refusal(objective, **network):
         ("clm", {"sliding_window": 8}, "sliding_window null (it is 8)"),
         ("clm", {"parallel_blocks": True}, "parallel_blocks false (it is true)"),
         ("clm", {"norm_gain": True}, "norm_gain false (it is true)"),
-        ("clm", {"recipe": "gpt2", "position": "sinusoidal"}, "position learned (it is sinusoidal)"),
+        ("clm", {"recipe": "gpt2", "position": "sinusoidal"}, "learned (it is sinusoidal)"),
         ("clm", {"recipe": "gpt2", "n_kv_heads": 2}, "n_kv_heads null or 4 (it is 2)"),
         ("mlm", {"recipe": "bert", "qk_norm": True}, "BertForMaskedLM, the nearest, needs qk_norm "
          "false (it is true)"),
@@ -46,7 +45,5 @@ def test_what_no_class_computes_is_refused_by_name_with_what_would_fit(objective
 
 
 def test_a_head_that_is_not_there_cannot_be_wrong():
-    import peers
-
     config = TransformerConfig(**{**peers.BERT, "head_transform": False, "head_bias": False})
     assert choose(Portable(config, "encoder", {}), FAMILIES).model_type == "bert"
