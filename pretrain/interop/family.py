@@ -74,6 +74,8 @@ def choose(model: Portable, families: Iterable[Family]) -> Family:
         UserError: There is none; names what the nearest would need.
     """
     candidates = [family for family in families if model.objective in family.classes]
+    if not candidates:
+        raise UserError(f"A model for {model.objective!r} has no class of transformers to go to.")
     near = min(candidates, key=lambda f: len(f.mismatches(model.config, model.objective)))
     wrong = near.mismatches(model.config, model.objective)
     if not wrong:

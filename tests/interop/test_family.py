@@ -44,6 +44,10 @@ def test_what_no_class_computes_is_refused_by_name_with_what_would_fit(objective
     assert words in refusal(objective, **network)
 
 
+def test_an_objective_without_any_class_is_told():
+    assert "'ranking' has no class" in refusal("ranking")
+
+
 def test_a_head_that_is_not_there_cannot_be_wrong():
     config = TransformerConfig(**{**peers.BERT, "head_transform": False, "head_bias": False})
     assert choose(Portable(config, "encoder", {}), FAMILIES).model_type == "bert"

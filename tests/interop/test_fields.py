@@ -33,7 +33,7 @@ def test_a_size_has_to_be_there(value):
 def test_only_what_we_compute_is_let_through():
     fields(a="absolute").only("a", "absolute")
     fields().only("a", "absolute")
-    with pytest.raises(UserError, match="a is 'relative_key'.* where that is 'absolute'"):
+    with pytest.raises(UserError, match=r"a is 'relative_key'.* where that is 'absolute'"):
         fields(a="relative_key").only("a", "absolute")
     with pytest.raises(UserError, match="where that is null"):
         fields(a=4096).only("a")

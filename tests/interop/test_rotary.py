@@ -30,9 +30,9 @@ def test_other_scalings_are_refused_by_name(kind, name):
 
 
 def test_heads_that_turn_in_part_are_refused():
-    with pytest.raises(UserError, match="partial_rotary_factor is 0.5"):
+    with pytest.raises(UserError, match=r"partial_rotary_factor is 0\.5"):
         read(partial_rotary_factor=0.5)
-    with pytest.raises(UserError, match="partial_rotary_factor is 0.5"):
+    with pytest.raises(UserError, match=r"partial_rotary_factor is 0\.5"):
         read(rope_parameters={"partial_rotary_factor": 0.5})
 
 
