@@ -14,6 +14,7 @@ _HOME_OF = {
     "CausalLM": "pretrain.tasks",
     "MaskedLMDataModule": "pretrain.data",
     "CausalLMDataModule": "pretrain.data",
+    "ClassificationDataModule": "pretrain.data",
     "TokenizerRule": "pretrain.data",
     "UserError": "pretrain.errors",
 }

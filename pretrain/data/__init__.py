@@ -9,6 +9,8 @@ Names are loaded when they are first used: reading text needs no torch.
 from pretrain.lazy import loader
 
 _HOME_OF = {
+    "ClassificationDataModule": "pretrain.data.classification",
+    "Labels": "pretrain.data.labels",
     "CausalLMDataModule": "pretrain.data.datamodule",
     "MaskedLMDataModule": "pretrain.data.datamodule",
     "SplitFacts": "pretrain.data.datamodule",

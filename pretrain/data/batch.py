@@ -39,3 +39,26 @@ class MaskedBatch(TypedDict):
     attention_mask: NotRequired[torch.Tensor]
     n_bytes: torch.Tensor
     position: NotRequired[dict[str, Any]]
+
+
+class ClassificationBatch(TypedDict):
+    """A batch of texts, or pairs of texts, and what is to be predicted.
+
+    A filler row has no real token; it keeps micro-batches and ranks equal.
+
+    input_ids: (rows, longest) int64, padded on the right to a multiple of 8.
+    attention_mask: (rows, longest) bool, True for real tokens.
+    segment_ids: (rows, longest) int64, 1 in the second text; only for pairs between [CLS] and
+        [SEP].
+    labels: class ids (rows,) int64, -100 for filler; or of several labels (rows, n_labels) float32
+        of 0 and 1, or numbers (rows,) float32, both NaN for filler.
+    index: (rows,) int64, in evaluation: the number of the example in its split, -1 for filler.
+    position: in training, the place in the data that follows this micro-batch.
+    """
+
+    input_ids: torch.Tensor
+    attention_mask: torch.Tensor
+    segment_ids: NotRequired[torch.Tensor]
+    labels: torch.Tensor
+    index: NotRequired[torch.Tensor]
+    position: NotRequired[dict[str, Any]]

@@ -24,7 +24,7 @@ class SourceOptions:
     """What makes a document, and which documents are held out.
 
     Attributes:
-        text_field: the field of a JSONL, Parquet or hub row that holds the text.
+        text_field: the field of a JSONL, CSV, TSV, Parquet or hub row that holds the text.
         document: what one document of a plain text file is: each line, each block between blank
             lines, or the whole file exactly as it is.
         split: how validation text is chosen where none is named: by the ``hash`` of a document's
@@ -63,6 +63,11 @@ class RecordRule:
         self.options = options
         self.counts = counts
 
+    @property
+    def fields(self) -> list[str]:
+        """The fields of a row that are read."""
+        return [self.options.text_field]
+
     def refuse(self, where: str, reason: str, detail: str = "") -> None:
         """Raise UserError, or count ``reason`` when bad records are skipped."""
         if self.options.on_bad_record == "skip":
@@ -73,22 +78,39 @@ class RecordRule:
             "on_bad_record=skip"
         )
 
+    def text(self, text: str, where: str) -> Document:
+        """The document of a plain text file."""
+        return Document(text, where)
+
     def row(self, row: Any, where: str) -> Document | None:
-        """The document of a JSONL, Parquet or hub row, or None for a record that is skipped."""
+        """The document of a row of named fields, or None for a record that is skipped."""
         reason, detail = self._wrong(row)
         if reason:
             self.refuse(where, reason, detail)
             return None
+        return self._document(row, where)
+
+    def _document(self, row: dict[str, Any], where: str) -> Document:
         return Document(row[self.options.text_field], where)
 
     def _wrong(self, row: Any) -> tuple[str, str]:
         """(what is wrong, a detail of it), both empty for a good row."""
-        name = self.options.text_field
         if not isinstance(row, dict):
             return "the line is no JSON object", ""
-        if name not in row:
-            names = ", ".join(f'"{key}"' for key in row) or "none"
-            return f'no field "{name}"', f" (its fields: {names}; text_field names another)"
+        return self._wrong_text(row, "text_field")
+
+    def _missing(self, row: dict[str, Any], option: str) -> tuple[str, str]:
+        name = getattr(self.options, option)
+        if name in row:
+            return "", ""
+        names = ", ".join(f'"{key}"' for key in row) or "none"
+        return f'no field "{name}"', f" (its fields: {names}; {option} names another)"
+
+    def _wrong_text(self, row: dict[str, Any], option: str) -> tuple[str, str]:
+        missing = self._missing(row, option)
+        if any(missing):
+            return missing
+        name = getattr(self.options, option)
         text = row[name]
         if not isinstance(text, str):
             kind = "null" if text is None else type(text).__name__

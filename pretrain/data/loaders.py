@@ -7,7 +7,7 @@ from functools import partial
 from typing import Any
 
 import torch
-from torch.utils.data import DataLoader
+from torch.utils.data import DataLoader, Dataset
 
 from pretrain.data.mixing import Mixed
 from pretrain.data.packing import PackedBlocks, Packing
@@ -49,7 +49,7 @@ def cached_train_loader(
         order = Mixed(blocks.n_blocks_each, corpus.shares, share.seed)
     else:
         order = Shuffled(blocks.n_blocks, share.seed)
-    return _cached_loader(blocks, order, share, position or {"epoch": 0, "micro_batch": 0})
+    return indexed_loader(blocks, order, share, position or {"epoch": 0, "micro_batch": 0})
 
 
 def cached_eval_loader(
@@ -57,12 +57,13 @@ def cached_eval_loader(
 ) -> DataLoader:
     """Each block of a split once, in order."""
     blocks = PackedBlocks(corpus.streams(split), packing, share.batch_size)
-    return _cached_loader(blocks, InOrder(blocks.n_blocks), share, start=None)
+    return indexed_loader(blocks, InOrder(blocks.n_blocks), share, start=None)
 
 
-def _cached_loader(
-    blocks: PackedBlocks, order: BlockOrder, share: Share, start: dict[str, Any] | None
+def indexed_loader(
+    blocks: Dataset, order: BlockOrder, share: Share, start: dict[str, Any] | None
 ) -> DataLoader:
+    """Whole micro-batches, asked for in their order from a position on; None evaluates."""
     sampler = MicroBatchSampler(
         blocks, order, share.batch_size, n_ranks=share.n_ranks, rank=share.rank, start=start
     )

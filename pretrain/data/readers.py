@@ -1,4 +1,4 @@
-"""Files to documents: text and JSONL line by line, Parquet and hub rows through `datasets`.
+"""Files to documents: text, JSONL and tables line by line, Parquet and hub rows by `datasets`.
 
 Only LF, CRLF and CR end a line; U+2028, VT or U+0085 are text. A byte order mark is dropped and
 blank lines are ignored. Memory is bounded by the longest document.
@@ -17,12 +17,13 @@ from pathlib import PurePosixPath
 from typing import IO, Any
 
 from pretrain.data.document import Document, RecordRule, flaw
+from pretrain.data.tables import DELIMITERS, read_table
 from pretrain.errors import UserError
 
 TEXT_EXTENSIONS = (".txt", ".text", ".md")
 JSON_EXTENSIONS = (".jsonl", ".ndjson", ".json")
 PARQUET_EXTENSIONS = (".parquet",)
-EXTENSIONS = TEXT_EXTENSIONS + JSON_EXTENSIONS + PARQUET_EXTENSIONS
+EXTENSIONS = (*TEXT_EXTENSIONS, *JSON_EXTENSIONS, *DELIMITERS, *PARQUET_EXTENSIONS)
 # extension → fsspec's name of it; None where this module reads it itself
 COMPRESSIONS = {".gz": "gzip", ".bz2": "bz2", ".xz": "xz", ".zst": None}
 
@@ -55,8 +56,8 @@ def read_documents(file: DataFile, rule: RecordRule) -> Iterator[Document]:
     if kind in PARQUET_EXTENSIONS:
         yield from _read_parquet(file, rule)
         return
-    # A document that is the whole file keeps its line ends.
-    whole = kind in TEXT_EXTENSIONS and rule.options.document == "file"
+    # A document that is the whole file keeps its line ends, and so does a quoted field.
+    whole = kind in DELIMITERS or (kind in TEXT_EXTENSIONS and rule.options.document == "file")
     with told_by_name(file.name), _opened(file) as raw:
         stream = io.TextIOWrapper(
             # Bytes that are no UTF-8 become lone surrogates, which a decoded text can't hold.
@@ -67,6 +68,8 @@ def read_documents(file: DataFile, rule: RecordRule) -> Iterator[Document]:
         )
         if kind in JSON_EXTENSIONS:
             yield from _read_json_lines(stream, file.name, rule)
+        elif kind in DELIMITERS:
+            yield from read_table(stream, file.name, rule, DELIMITERS[kind])
         else:
             yield from _read_text(stream, file.name, rule)
 
@@ -74,8 +77,8 @@ def read_documents(file: DataFile, rule: RecordRule) -> Iterator[Document]:
 def read_rows(dataset: Any, name: str, rule: RecordRule) -> Iterator[Document]:
     """The documents of a streaming ``datasets.IterableDataset``; rows are counted from 1."""
     first = next(iter(dataset), None)
-    if first is not None and rule.options.text_field in first:
-        dataset = dataset.select_columns([rule.options.text_field])
+    if first is not None and all(field in first for field in rule.fields):
+        dataset = dataset.select_columns(rule.fields)
     number = 0
     for batch in dataset.iter(batch_size=_ROWS_AT_ONCE):
         columns = list(batch)
@@ -128,7 +131,7 @@ def _read_text(stream: IO[str], name: str, rule: RecordRule) -> Iterator[Documen
     for number, text in _records(stream, rule.options.document):
         reason = flaw(text)
         if reason is None:
-            yield Document(text, f"{name}:{number}")
+            yield rule.text(text, f"{name}:{number}")
             continue
         reason = "not UTF-8" if reason == "a lone surrogate" else reason
         rule.refuse(f"{name}:{number + _lines_before_flaw(text)}", reason)

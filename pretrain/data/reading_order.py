@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from pretrain.errors import UserError
@@ -64,3 +64,41 @@ class ReadingOrder:
                 f"The checkpoint lies inside an epoch of {rows} rows a micro-batch over all "
                 f"devices, this run has {self.rows_per_micro_batch}: keep batch_size × devices."
             )
+
+
+@dataclass(frozen=True)
+class ExampleOrder:
+    """How a run reads labelled examples, under the names of its options.
+
+    Attributes:
+        batch_size, tokens_per_batch, group_by_length: what goes into a micro-batch.
+        max_len: tokens in a row at most.
+        seed: of the order.
+        devices: that share the micro-batches.
+        train_tokens: what tells one corpus from another, wherever its files lie.
+    """
+
+    batch_size: int
+    tokens_per_batch: int | None
+    group_by_length: bool
+    max_len: int
+    seed: int
+    devices: int
+    train_tokens: int
+
+    def check_continues(self, state: dict[str, Any]) -> None:
+        """Refuse to go on from a DataModule's `state` where other rows would come next.
+
+        Raises:
+            UserError: the run of the checkpoint read the data in another way; with both values.
+        """
+        if not (state.get("position") or {}).get("micro_batch"):
+            return  # before or between epochs any order will do
+        for name, now in asdict(self).items():
+            if state[name] != now:
+                called = {"devices": "devices", "train_tokens": "training tokens"}
+                raise UserError(
+                    "The checkpoint lies inside an epoch read with "
+                    f"{called.get(name, f'data.{name}')} {state[name]}, this run has {now}: keep "
+                    "it, or what comes next would be other rows."
+                )

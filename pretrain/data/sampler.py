@@ -45,6 +45,17 @@ class InOrder:
         return np.arange(self.n_blocks), np.zeros(self.n_blocks, dtype=np.int64)
 
 
+class Repeated:
+    """The first epoch of another order, again and again, as validation needs it."""
+
+    def __init__(self, order: BlockOrder) -> None:
+        self.order, self.n_blocks = order, order.n_blocks
+
+    def blocks(self, epoch: int) -> tuple[np.ndarray, np.ndarray]:
+        """The blocks of epoch 0."""
+        return self.order.blocks(0)
+
+
 class MicroBatchSampler(DistributedSampler):
     """Deals the blocks of an epoch out as micro-batches: number g to rank g modulo n_ranks.
 

@@ -15,6 +15,7 @@ class Purpose(IntEnum):
     VALIDATION_MASKS = 2
     MIXTURE = 3
     DOCUMENT_ORDER = 4
+    EXAMPLE_ORDER = 5
 
 
 def generator(purpose: Purpose, seed: int, epoch: int, index: int) -> np.random.Generator:

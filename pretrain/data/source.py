@@ -39,6 +39,8 @@ class TextSource:
     Raises UserError for a source that can't be found, or a tail split of unknown length.
     """
 
+    rule: type[RecordRule] = RecordRule  # what makes a document of a record
+
     def __init__(
         self,
         source: str,
@@ -49,11 +51,11 @@ class TextSource:
         self.name = source
         self.options = options or SourceOptions()
         self.bad_records: Counter[str] = Counter()
-        corpus = open_corpus(source, cache_dir)
+        corpus = self._open(source, cache_dir)
         # split → the corpus that holds it, and the part of it
         self._plan: dict[str, tuple[Corpus, str]] = {TRAIN: (corpus, TRAIN)}
         if val_source is not None:
-            held_out = open_corpus(val_source, cache_dir)
+            held_out = self._open(val_source, cache_dir)
             part = VALIDATION if VALIDATION in held_out.parts else TRAIN
             self._plan[VALIDATION] = held_out, part
         elif VALIDATION in corpus.parts:
@@ -73,6 +75,9 @@ class TextSource:
                 f"{source} is a stream of unknown length, which has no tail to hold out: "
                 "use split=hash or name a val_source"
             )
+
+    def _open(self, source: str, cache_dir: Path | None) -> Corpus:
+        return open_corpus(source, cache_dir)
 
     @cached_property
     def fingerprint(self) -> str:
@@ -100,7 +105,7 @@ class TextSource:
         return (document.text for side, document in self._stream((split,)) if side == split)
 
     def _stream(self, wanted: tuple[str, ...]) -> Iterator[tuple[str, Document]]:
-        rule = RecordRule(self.options, Counter())
+        rule = self.rule(self.options, Counter())
         self.bad_records = rule.counts
         seen: Counter[str] = Counter()
         for split, (corpus, part) in self._plan.items():

@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-import os
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 import torch
-from lightning.pytorch import LightningDataModule
 from torch.utils.data import DataLoader
 
 from pretrain.data.files import default_cache_dir
 from pretrain.data.loaders import (
-    Share,
     cached_eval_loader,
     cached_train_loader,
     streamed_eval_loader,
@@ -22,6 +18,7 @@ from pretrain.data.loaders import (
 from pretrain.data.packing import Packing
 from pretrain.data.prepared import PreparedCorpus, SplitFacts
 from pretrain.data.reading_order import ReadingOrder
+from pretrain.data.resumable import ResumableDataModule
 from pretrain.data.source import SourceOptions
 from pretrain.data.streaming import StreamLoader, check_workers, furthest, moved, start_of
 from pretrain.data.token_cache import TokenStream
@@ -30,7 +27,7 @@ from pretrain.data.tokenizer_training import TokenizerRule
 from pretrain.errors import UserError
 
 
-class TextDataModule(LightningDataModule):
+class TextDataModule(ResumableDataModule):
     """Packed blocks of a corpus, for training and validation; a subclass says for which objective.
 
     Args:
@@ -54,8 +51,6 @@ class TextDataModule(LightningDataModule):
     Raises UserError, in `prepare_data` and `setup`, for what cannot be trained on.
     """
 
-    objective: str
-
     def __init__(
         self,
         source: str | dict[str, float] = "builtin",
@@ -74,7 +69,7 @@ class TextDataModule(LightningDataModule):
         cache_dir: str | None = None,
         seed: int | None = None,
     ) -> None:
-        super().__init__()
+        super().__init__(batch_size, num_workers, seed)
         if source is None:  # how YAML reads ~ or #
             raise UserError("source is empty: give a file, a folder, a URL or a dataset's name.")
         if seq_len < 2:
@@ -85,14 +80,9 @@ class TextDataModule(LightningDataModule):
             raise UserError(f"num_workers is {num_workers}: 0 prepares batches in this process.")
         self.options = SourceOptions(text_field, document, split, split_share, on_bad_record)  # type: ignore[arg-type]
         self.source, self.val_source, self.tokenizer_spec = source, val_source, tokenizer
-        self.seq_len, self.batch_size, self.num_workers = seq_len, batch_size, num_workers
-        self.cache = cache
+        self.seq_len, self.cache = seq_len, cache
         self.cache_dir = Path(cache_dir).expanduser() if cache_dir else default_cache_dir()
-        self.seed = int(os.environ.get("PL_GLOBAL_SEED", 0)) if seed is None else seed
         self.corpus: PreparedCorpus | None = None
-        self._position: dict[str, Any] | None = None
-        self._loaded_state: dict[str, Any] = {}
-        self._passes: Any = None  # of the training loader: where its next pass starts
 
     # ---- what others may ask
 
@@ -145,8 +135,7 @@ class TextDataModule(LightningDataModule):
         Raises:
             UserError: the loaded checkpoint's run read the data in another way.
         """
-        state, self._loaded_state = self._loaded_state, {}
-        self.check_continues(state)
+        self._check_loaded_state()
         share, packing = self._share(), self._packing("train")
         if self.uses_cache:
             loader = cached_train_loader(self._ready, packing, share, self._position)
@@ -175,49 +164,22 @@ class TextDataModule(LightningDataModule):
 
     # ---- the position in the data
 
-    def trained_on(self, batch: dict[str, Any]) -> None:
-        """Remember that this micro-batch was trained on: a checkpoint continues behind it."""
-        after = batch.get("position")
-        if after is None:  # with overfit_batches: its few rows are no epoch
-            return
-        self._position = after if self.uses_cache else moved(self._position, after)
-        # The fit loop may leave a pass in the middle (it does once when it is continued at the end
-        # of an epoch): the next pass goes on there
-        self._passes.next_start = self._position
-
-    def state_dict(self) -> dict[str, Any]:
-        """The position behind the last micro-batch that was trained on; ask on every rank.
-
-        None before the first: Lightning's finders train on trial, and go back to there.
-        """
-        if self.corpus is None:
-            return {}
-        position = self._position
-        if position is not None and not self.uses_cache:
-            places = torch.tensor(position["shards"])
-            position = {**position, "shards": furthest(self._gathered(places))}
-        return {"position": position, **asdict(self._order())}
-
-    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Let the next `train_dataloader` go on from there, if this run reads the data alike."""
-        self._position = state_dict.get("position")
-        self._loaded_state = state_dict
-        if self._passes is not None:  # the loader of a trial is used again
-            self._passes.next_start = self._position or self._start
-
     @property
     def _start(self) -> dict[str, Any]:
-        return {"epoch": 0, "micro_batch": 0} if self.uses_cache else start_of(0)
+        return super()._start if self.uses_cache else start_of(0)
 
-    def check_continues(self, state: dict[str, Any]) -> None:
-        """Refuse to go on from a checkpoint's `state` where other rows would come next.
+    def _moved(self, after: dict[str, Any]) -> dict[str, Any]:
+        return after if self.uses_cache else moved(self._position, after)
 
-        Raises:
-            UserError: the run of the checkpoint read the data in another way; with both values.
-        """
-        self._order().check_continues(state)
+    def _saved_position(self) -> dict[str, Any] | None:
+        if self._position is None or self.uses_cache:
+            return self._position
+        places = torch.tensor(self._position["shards"])
+        return {**self._position, "shards": furthest(self._gathered(places))}
 
-    def _order(self) -> ReadingOrder:
+    def _order(self) -> ReadingOrder | None:
+        if self.corpus is None:
+            return None
         facts = self.facts("train")
         return ReadingOrder(
             uses_cache=self.uses_cache,
@@ -279,19 +241,6 @@ class TextDataModule(LightningDataModule):
         if self.trainer.max_steps == -1:
             endless = "a mixture of sources" if self._ready.shares else "a stream"
             raise UserError(f"The length of {endless} is not known: give the Trainer max_steps.")
-
-    def _world(self) -> tuple[int, int]:
-        """Number of processes, and this one's."""
-        if self.trainer is not None:
-            return self.trainer.world_size, self.trainer.global_rank
-        if torch.distributed.is_available() and torch.distributed.is_initialized():
-            return torch.distributed.get_world_size(), torch.distributed.get_rank()
-        return 1, 0
-
-    def _share(self) -> Share:
-        n_ranks, rank = self._world()
-        limit = 1.0 if self.trainer is None else self.trainer.limit_train_batches
-        return Share(self.batch_size, self.num_workers, self.seed, n_ranks, rank, limit)
 
     def _agree(self, flags: torch.Tensor) -> torch.Tensor:
         """The maximum over all ranks."""
