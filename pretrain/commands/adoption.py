@@ -21,11 +21,21 @@ _CONTEXT = {"rotary_scaling", "rotary_factor", "sliding_window"}
 
 
 def write_base_layer(
-    network: Mapping[str, Any], model_class: str, data_class: str, path: Path
+    checkpoint: Mapping[str, Any], model_class: str, data_class: str, path: Path
 ) -> None:
-    """Write a configuration with the checkpoint's architecture, for the recipe to lie on top of."""
+    """Write a configuration with the checkpoint's architecture, for the recipe to lie on top of.
+
+    Of a classifier the direction of reading belongs to it, and of one that was trained already
+    what its labels are read off.
+    """
+    known = checkpoint["hyper_parameters"]
+    model: dict[str, Any] = {"network": dict(known["network"])}
+    if model_class.rpartition(".")[2] == "Classification":
+        model["causal"] = known.get("causal", checkpoint["objective"] == "clm")
+        if checkpoint["objective"] == "classification":
+            model["pooling"] = known["pooling"]
     layer = {
-        "model": {"class_path": model_class, "init_args": {"network": dict(network)}},
+        "model": {"class_path": model_class, "init_args": model},
         "data": {"class_path": data_class},
     }
     path.write_text(yaml.safe_dump(layer), encoding="utf-8")

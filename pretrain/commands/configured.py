@@ -11,10 +11,13 @@ from lightning.pytorch import LightningDataModule, LightningModule, Trainer
 from lightning.pytorch.cli import LightningArgumentParser, LightningCLI
 from lightning.pytorch.utilities.exceptions import MisconfigurationException
 
+import pretrain.data.classification
 import pretrain.data.datamodule
 import pretrain.tasks  # noqa: F401  short class names are found among what is imported
 from pretrain.commands.adoption import Use, refuse_contradictions, write_base_layer
 from pretrain.commands.complaints import explain, refuse_abbreviations
+from pretrain.data.classification import ClassificationDataModule
+from pretrain.data.labels import Labels
 from pretrain.errors import UserError
 from pretrain.hardware import resolve_precision
 from pretrain.runs.console import hush_libraries, say
@@ -53,6 +56,7 @@ class ConfiguredCLI(LightningCLI):
         hush_libraries()
         self.argv = argv
         self.vocabulary_is_open = False
+        self._labels: dict[str, Any] | None = None  # of a classifier that was trained already
         self._scratch = tempfile.TemporaryDirectory(prefix="pretrain-")
         super().__init__(
             LightningModule,
@@ -96,6 +100,8 @@ class ConfiguredCLI(LightningCLI):
         """Build task, DataModule and Trainer; what cannot work together is a user's mistake."""
         try:
             super().instantiate_classes()
+            if self._labels is not None and isinstance(self.datamodule, ClassificationDataModule):
+                self.datamodule.use_labels(Labels.from_dict(self._labels))
         except (ValueError, TypeError, MisconfigurationException) as error:
             raise UserError(explain(str(error), self.parser)) from error
 
@@ -110,7 +116,8 @@ class ConfiguredCLI(LightningCLI):
         self.vocabulary_is_open = self.config.model.init_args.network.get("vocab_size") is None
         scratch = Path(self._scratch.name)
         layer = scratch / "architecture.yaml"
-        write_base_layer(network, self.config.model.class_path, self.config.data.class_path, layer)
+        classes = self.config.model.class_path, self.config.data.class_path
+        write_base_layer(checkpoint, *classes, layer)
         files = self.config.get("config")
         self.config = self._parse(["--config", str(layer), *self.argv])
         self.config["config"] = files
@@ -120,6 +127,7 @@ class ConfiguredCLI(LightningCLI):
         change = refuse_contradictions(vars(asked), network, checkpoint_path, use)
         if change is not None:
             say(change)
+        self._labels = checkpoint["hyper_parameters"].get("labels")
         if checkpoint.get("tokenizer") is not None:
             tokenizer = scratch / "tokenizer.json"
             tokenizer.write_text(checkpoint["tokenizer"], encoding="utf-8")

@@ -2,6 +2,7 @@
 
 import os
 import signal
+from pathlib import Path
 from typing import Any
 
 import yaml
@@ -10,7 +11,8 @@ from lightning.pytorch.loggers import Logger
 from lightning.pytorch.utilities.exceptions import SIGTERMException
 
 from pretrain.commands.configured import ConfiguredCLI, RunTrainer
-from pretrain.data.datamodule import TextDataModule
+from pretrain.commands.seeds import fit_seeds, split_seeds
+from pretrain.data.resumable import ResumableDataModule
 from pretrain.errors import UserError
 from pretrain.hardware import device_of, resolve_precision, slow_precision_warning
 from pretrain.runs.callbacks import run_callbacks, run_loggers
@@ -20,6 +22,7 @@ from pretrain.runs.console import say
 from pretrain.runs.folder import make_folder, plan_run, recipe_name, release_folder
 from pretrain.runs.loggers import SafeWandbLogger
 from pretrain.runs.metrics_file import cut_back
+from pretrain.runs.predictions import show_confusion, write_predictions
 from pretrain.runs.run_files import RunFiles
 from pretrain.runs.summary import closing_lines
 from pretrain.runs.validation_schedule import (
@@ -28,7 +31,7 @@ from pretrain.runs.validation_schedule import (
     ValidationSchedule,
     whole_split,
 )
-from pretrain.tasks import LanguageModel
+from pretrain.tasks import Classification, TransformerTask
 from pretrain.tasks.checks import check_fit, check_objective
 
 # Set for every process that something else has started, Lightning's own launcher included.
@@ -36,8 +39,20 @@ _RANK_VARIABLES = ("RANK", "LOCAL_RANK", "SLURM_PROCID")
 
 
 def run(argv: list[str]) -> None:
-    """Train as the options in ``argv`` say."""
-    FitCLI(argv).train()
+    """Train as the options in ``argv`` say; with ``--seeds`` once for each of them."""
+    seeds, rest = split_seeds(argv)
+    if seeds is None:
+        FitCLI(argv).train()
+        return
+    for name, figure in fit_seeds(seeds, rest, _fit).items():
+        values = ", ".join(f"{value:.4f}" for value in figure["values"])
+        say(f"{name:<20} {figure['mean']:.4f} ± {figure['std']:.4f}   ({values})")
+
+
+def _fit(argv: list[str]) -> tuple[Path, dict[str, Any]]:
+    cli = FitCLI(argv)
+    cli.train()
+    return cli.plan.folder.path, read_card(cli.plan.folder.path)
 
 
 class FitCLI(ConfiguredCLI):
@@ -169,7 +184,7 @@ class FitCLI(ConfiguredCLI):
         plan, folder = self.plan, self.plan.folder
         if self._has_nothing_to_do():
             return
-        if self._trained_for is not None and isinstance(self.model, LanguageModel):
+        if self._trained_for is not None and isinstance(self.model, TransformerTask):
             check_objective(self.model.objective, self._trained_for)
         say("Reading the data (what is cached already is used again) ...")
         self._check_data()
@@ -220,13 +235,13 @@ class FitCLI(ConfiguredCLI):
         """
         if any(name in os.environ for name in _RANK_VARIABLES):
             return
-        if not isinstance(self.datamodule, TextDataModule):
+        if not isinstance(self.datamodule, ResumableDataModule):
             return
         self.datamodule.trainer = self.trainer
         self.datamodule.prepare_data()
         self.datamodule.setup("fit")
         self.datamodule.check_continues(self._data_state)
-        if isinstance(self.model, LanguageModel):
+        if isinstance(self.model, TransformerTask):
             check_fit(self.model.objective, self.model.config, self.datamodule)
 
     def _fit_and_measure(self) -> None:
@@ -238,6 +253,9 @@ class FitCLI(ConfiguredCLI):
         if trainer.limit_val_batches:
             with whole_split(trainer):
                 measured = dict(trainer.validate(self.model, datamodule=data, verbose=False)[0])
+                if isinstance(self.model, Classification):
+                    write_predictions(self.plan.folder, trainer, self.model, data)
+                    show_confusion(self.plan.folder, self.model, self._wandb())
         self.card.finish(trainer, measured)
         final = {f"final/{key}": value for key, value in measured.items() if "/" in key}
         for logger in trainer.loggers if final and trainer.is_global_zero else ():

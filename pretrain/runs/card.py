@@ -30,6 +30,11 @@ FINAL = {
     "val/perplexity": "val_perplexity",
     "val/bits_per_byte": "val_bits_per_byte",
     "val/masked_accuracy": "val_masked_accuracy",
+    "val/accuracy": "val_accuracy",
+    "val/f1": "val_f1",
+    "val/matthews": "val_matthews",
+    "val/pearson": "val_pearson",
+    "val/spearman": "val_spearman",
 }
 
 

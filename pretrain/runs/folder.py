@@ -58,6 +58,16 @@ class RunFolder:
         return self.path / "metrics.csv"
 
     @property
+    def predictions(self) -> Path:
+        """Of a classifier: each validation example with what was said of it."""
+        return self.path / "predictions.jsonl"
+
+    @property
+    def confusion(self) -> Path:
+        """Of a classifier: which classes are taken for which, as a picture."""
+        return self.path / "confusion.svg"
+
+    @property
     def card(self) -> Path:
         """The run's card."""
         return self.path / "summary.json"

@@ -87,6 +87,16 @@ class SafeWandbLogger(WandbLogger):
             self._give_up(error)
 
     @rank_zero_only
+    def log_html(self, name: str, text: str) -> None:
+        """Show a page or an SVG picture in the run, and go on without when it fails."""
+        try:
+            import wandb
+
+            self.experiment.log({name: wandb.Html(text, inject=False)})
+        except Exception as error:
+            self._give_up(error)
+
+    @rank_zero_only
     def close(self) -> None:
         """End the W&B run, so that the next one of this process is its own."""
         try:

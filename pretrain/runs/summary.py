@@ -39,13 +39,20 @@ def _effort(card: Mapping[str, Any]) -> str:
 
 
 def _quality(card: Mapping[str, Any]) -> str:
-    parts = [f"{card['val_loss_nats']:.4f} nats a token"]
+    parts = []
+    if card.get("val_target_tokens") is not None:
+        parts.append(f"{card['val_loss_nats']:.4f} nats a token")
+    else:
+        parts.append(f"loss {card['val_loss_nats']:.4f}")
     if card.get("val_perplexity") is not None:
         parts.append(f"perplexity {card['val_perplexity']:.2f}")
     if card.get("val_bits_per_byte") is not None:
         parts.append(f"{card['val_bits_per_byte']:.4f} bits per byte")
     if card.get("val_masked_accuracy") is not None:
         parts.append(f"{card['val_masked_accuracy']:.1%} of the masked tokens right")
+    for name in ("accuracy", "f1", "matthews", "pearson", "spearman"):
+        if card.get(f"val_{name}") is not None:
+            parts.append(f"{name} {card[f'val_{name}']:.4f}")
     if card.get("val_target_tokens") is not None:
         parts.append(f"over {card['val_target_tokens']:,} target tokens")
     return ", ".join(parts)

@@ -4,6 +4,7 @@ global batch, the optimizer, and a checkpoint that is complete.
 
 import os
 from abc import abstractmethod
+from collections.abc import Callable
 from dataclasses import asdict, replace
 from typing import Any, ClassVar
 
@@ -57,10 +58,10 @@ class TransformerTask(LightningModule):
         if lr <= 0:
             raise ValueError(f"lr is {lr}; it must be greater than 0.")
         # A checkpoint gives plain dictionaries back: only plain types load with weights_only.
-        self.config = _as(TransformerConfig, network)
+        self.config = as_config(TransformerConfig, network)
         check_direction(self.config, self.causal)
-        self.optimizer_config = _as(OptimizerConfig, optimizer)
-        self.schedule_config = _as(ScheduleConfig, schedule)
+        self.optimizer_config = as_config(OptimizerConfig, optimizer)
+        self.schedule_config = as_config(ScheduleConfig, schedule)
         self.lr = lr
         self.compile_network = compile
         self.tokenizer_json: str | None = None
@@ -147,7 +148,11 @@ class TransformerTask(LightningModule):
         """Loss of one micro-batch, scaled so that the step follows the global mean."""
         self._window.append(batch)
         sums = self._with_load_balance(self.losses(batch))
-        return self.target_mean.scale(sums, batch["labels"].numel(), self.trainer)
+        return self.target_mean.scale(sums, self.nominal_targets(batch), self.trainer)
+
+    def nominal_targets(self, batch: Batch) -> int:
+        """A number of targets that is the same for all micro-batches of a run."""
+        return int(batch["labels"].numel())
 
     def _with_load_balance(self, sums: LossSums) -> LossSums:
         """Add what the routers of experts pay, per target, to the objective."""
@@ -187,15 +192,27 @@ class TransformerTask(LightningModule):
 
     def configure_optimizers(self) -> OptimizerLRSchedulerConfig:
         """AdamW, with Muon for the matrices where asked for, under the step-wise schedule."""
-        groups = parameter_groups(self, self.optimizer_config, self.lr)
-        optimizer = MuonAdamW(groups)
+        optimizer = MuonAdamW(self.parameter_groups())
         factor = rate_factor(self.schedule_config, self._max_steps(), self.config.d_model)
-        # LambdaLR counts the steps taken; the next one is one more.
-        schedule = LambdaLR(optimizer, lambda taken: factor(taken + 1))
+        schedule = LambdaLR(optimizer, [self._rate(g, factor) for g in optimizer.param_groups])
         return {
             "optimizer": optimizer,
             "lr_scheduler": {"scheduler": schedule, "interval": "step"},
         }
+
+    def parameter_groups(self) -> list[dict[str, Any]]:
+        """What the optimizer is given: see ``tasks/parameter_groups.py``."""
+        return parameter_groups(self, self.optimizer_config, self.lr)
+
+    def _rate(
+        self, group: dict[str, Any], factor: Callable[[int], float]
+    ) -> Callable[[int], float]:
+        # LambdaLR counts the steps taken; the next one is one more.
+        return lambda taken: self.group_factor(group, taken + 1) * factor(taken + 1)
+
+    def group_factor(self, group: dict[str, Any], step: int) -> float:
+        """What the rate of one parameter group is multiplied by at optimizer step ``step``."""
+        return 1.0
 
     def _max_steps(self) -> int:
         if self.trainer.max_steps > 0:
@@ -207,6 +224,29 @@ class TransformerTask(LightningModule):
                 "set trainer.max_steps."
             )
         return int(steps)
+
+    # Cost --------------------------------------------------------------------------------------
+
+    def flops_per_token(self, seq_len: int) -> float:
+        """Useful floating-point operations of training per input token (forward and backward).
+
+        6 per weight of the blocks' matrices that a token goes through (of experts, those chosen),
+        12·n_layers·seq·d_model for attention (half of it where it is causal; under a sliding
+        window that instead of seq), and what the head costs
+        (Kaplan et al. 2020, section 2.1; Chowdhery et al. 2022, appendix B).
+        """
+        config = self.config
+        blocks = 0.0
+        for name, weight in self.transformer.blocks.named_parameters():
+            chosen = config.experts_per_token / config.n_experts if ".experts." in name else 1.0
+            blocks += chosen * weight.numel() if weight.ndim == 2 else 0.0
+        reach = min(seq_len, config.sliding_window or seq_len)
+        attention = 12 * config.n_layers * reach * config.d_model * (0.5 if self.causal else 1)
+        return 6 * blocks + attention + self.head_flops_per_token()
+
+    def head_flops_per_token(self) -> float:
+        """The head's share: 6 per weight, on the tokens that enter the loss."""
+        return 0.0
 
     # Checkpoint --------------------------------------------------------------------------------
 
@@ -227,5 +267,6 @@ class TransformerTask(LightningModule):
         self.trained_len = checkpoint.get("trained_len")
 
 
-def _as(kind: type, value: Any) -> Any:
+def as_config(kind: type, value: Any) -> Any:
+    """``value`` as an instance of ``kind``; a checkpoint gives plain dictionaries back."""
     return value if isinstance(value, kind) else kind(**value)

@@ -5,7 +5,11 @@ from typing import Any
 from pretrain.errors import UserError
 from pretrain.model import TransformerConfig
 
-_DATA_MODULES = {"mlm": "MaskedLMDataModule", "clm": "CausalLMDataModule"}
+_DATA_MODULES = {
+    "mlm": "MaskedLMDataModule",
+    "clm": "CausalLMDataModule",
+    "classification": "ClassificationDataModule",
+}
 
 
 def check_fit(objective: str, config: TransformerConfig, data: Any) -> None:

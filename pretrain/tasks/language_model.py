@@ -112,20 +112,7 @@ class LanguageModel(TransformerTask):
         """Share of the input tokens that enter the loss."""
         return 1.0
 
-    def flops_per_token(self, seq_len: int) -> float:
-        """Useful floating-point operations of training per input token (forward and backward).
-
-        6 per weight of the blocks' matrices that a token goes through (of experts, those chosen),
-        12·n_layers·seq·d_model for attention (half of it where it is causal; under a sliding
-        window that instead of seq), and 6 per weight of the head on the tokens that enter the
-        loss (Kaplan et al. 2020, section 2.1; Chowdhery et al. 2022, appendix B).
-        """
-        config = self.config
-        blocks = 0.0
-        for name, weight in self.transformer.blocks.named_parameters():
-            chosen = config.experts_per_token / config.n_experts if ".experts." in name else 1.0
-            blocks += chosen * weight.numel() if weight.ndim == 2 else 0.0
-        reach = min(seq_len, config.sliding_window or seq_len)
-        attention = 12 * config.n_layers * reach * config.d_model * (0.5 if self.causal else 1)
+    def head_flops_per_token(self) -> float:
+        """6 per weight, on the tokens that enter the loss."""
         head = sum(p.numel() for p in self.head.parameters() if p.ndim == 2)
-        return 6 * blocks + attention + 6 * head * self.target_share()
+        return 6 * head * self.target_share()

@@ -1,0 +1,76 @@
+"""What a classifier says of each validation example, and which classes it takes for which."""
+
+import html
+import json
+from typing import Any
+
+import torch
+from lightning.pytorch import Trainer
+
+from pretrain.data.files import written_whole
+from pretrain.runs.folder import RunFolder
+from pretrain.runs.loggers import SafeWandbLogger
+
+_CELL, _MARGIN = 64, 140  # pixels
+
+
+def write_predictions(folder: RunFolder, trainer: Trainer, model: Any, data: Any) -> None:
+    """``predictions.jsonl``: one JSON object an example of the validation split, in its order."""
+    batches: Any = trainer.predict(model, dataloaders=data.val_dataloader())
+    rows = [row for batch in batches for row in batch]
+    if trainer.world_size > 1:
+        parts: list[Any] = [None] * trainer.world_size
+        torch.distributed.all_gather_object(parts, rows)
+        rows = [row for part in parts for row in part]
+    if not trainer.is_global_zero:
+        return
+    examples = data.examples("validation")
+    with (
+        written_whole(folder.predictions) as temporary,
+        temporary.open("w", encoding="utf-8") as file,
+    ):
+        for row in sorted(rows, key=lambda row: row["index"]):
+            example = examples[row.pop("index")]
+            pair = {} if example.pair is None else {"pair": example.pair}
+            line = {"text": example.text, **pair, "label": example.label, "predicted": row}
+            file.write(json.dumps(line, ensure_ascii=False) + "\n")
+
+
+def show_confusion(folder: RunFolder, model: Any, wandb_logger: SafeWandbLogger | None) -> None:
+    """``confusion.svg`` in the run's folder, and the same picture in its W&B run."""
+    if model.confusion is None or not model.trainer.is_global_zero:
+        return
+    picture = confusion_svg(model.confusion, model.labels.names)
+    with written_whole(folder.confusion) as temporary:
+        temporary.write_text(picture, encoding="utf-8")
+    if wandb_logger is not None:
+        wandb_logger.log_html("final/confusion", picture)
+
+
+def confusion_svg(matrix: list[list[int]], names: tuple[str, ...]) -> str:
+    """A table as SVG: a row is a true class, a column what it was taken for, shaded by share."""
+    side = _CELL * len(names)
+    size = side + _MARGIN
+    parts = [
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {size + 10} {size + 10}" '
+        f'width="{size + 10}" font-family="sans-serif" font-size="13">',
+        '<rect width="100%" height="100%" fill="white"/>',
+        f'<text x="{_MARGIN + side / 2}" y="18" text-anchor="middle">predicted</text>',
+        f'<text x="12" y="{_MARGIN - 12}">true</text>',
+    ]
+    for i, name in enumerate(names):
+        middle, label = _MARGIN + (i + 0.5) * _CELL, html.escape(name[:18])
+        parts.append(f'<text x="{_MARGIN - 8}" y="{middle + 5}" text-anchor="end">{label}</text>')
+        turned = f'transform="rotate(-40 {middle} {_MARGIN - 8})"'
+        parts.append(f'<text x="{middle}" y="{_MARGIN - 8}" {turned}>{label}</text>')
+    for i, row in enumerate(matrix):
+        for j, count in enumerate(row):
+            share = count / max(sum(row), 1)
+            x, y = _MARGIN + j * _CELL, _MARGIN + i * _CELL
+            shade = f"rgb({255 - 200 * share:.0f},{255 - 140 * share:.0f},255)"
+            parts.append(
+                f'<rect x="{x}" y="{y}" width="{_CELL}" height="{_CELL}" fill="{shade}" '
+                f'stroke="white"/><text x="{x + _CELL / 2}" y="{y + _CELL / 2 + 5}" '
+                f'text-anchor="middle">{count:,}</text>'
+            )
+    return "\n".join([*parts, "</svg>"]) + "\n"
