@@ -48,8 +48,10 @@ class Reader:
             self._mask = torch.cat([self._mask, torch.ones_like(ids, dtype=torch.bool)], dim=1)
         device = self.task.device
         mask = None if self._mask.all() else self._mask.to(device)
-        states = self.task.transformer(ids.to(device), mask, cache=self.cache)
-        logits = self.task.head(states[:, -1]).float().cpu()
+        # A compiled network would be compiled anew for each length of the cache.
+        with torch.compiler.set_stance("force_eager"):
+            states = self.task.transformer(ids.to(device), mask, cache=self.cache)
+            logits = self.task.head(states[:, -1]).float().cpu()
         if logits.isnan().any():
             raise UserError("This model computes NaN: its training has diverged.")
         return logits
