@@ -21,8 +21,10 @@ MOST = 1000  # documents taken of a package: those with the smallest hashes
 PLACEHOLDER = "package"
 
 _FORMAT = 1  # raise it when the rules of this file change
-_ALIASES = ("hf", "hugging face", "mp", "np", "nx", "pd", "pl", "w&b", "weights & biases",
-            "weights and biases")  # fmt: skip
+_ALIASES = (
+    *("hf", "hugging face", "huggingface", "mp", "np", "nx", "pd", "pl"),
+    *("w&b", "weights & biases", "weights and biases"),
+)
 _LONG = 5  # letters from which a name is replaced inside longer words too, as in PyTorch
 
 
@@ -114,4 +116,5 @@ def _import_name(where: str) -> str:
 
 
 def _hash(text: str) -> bytes:
-    return blake2b(text.encode(), digest_size=8).digest()
+    # Of its own kind: a split by the plain hash would hold out the very texts chosen here.
+    return blake2b(text.encode(), digest_size=8, person=b"choice").digest()

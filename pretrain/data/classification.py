@@ -2,51 +2,26 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from dataclasses import dataclass
-from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 from torch.utils.data import DataLoader
 
-from pretrain.data.document import RecordRule
 from pretrain.data.files import default_cache_dir
-from pretrain.data.framing import Framing, Rows
+from pretrain.data.framing import Framing
 from pretrain.data.labelled import Example, ExampleOptions, ExampleSource
-from pretrain.data.labelled_rows import LabelledRows, no_targets, targets
+from pretrain.data.labelled_rows import LabelledRows, no_targets
 from pretrain.data.labels import Labels
-from pretrain.data.length_groups import LengthGroups
+from pretrain.data.length_groups import LengthGroups, check_budget
 from pretrain.data.loaders import indexed_loader
+from pretrain.data.prepared_examples import ExampleFacts, HeldSplit, PreparedExamples
 from pretrain.data.reading_order import ExampleOrder
 from pretrain.data.resumable import ResumableDataModule
 from pretrain.data.sampler import Repeated
 from pretrain.data.splits import TEST, TRAIN, VALIDATION
 from pretrain.data.tokenizer import Tokenizer
-from pretrain.data.tokenizer_training import TokenizerRule, resolve_tokenizer
+from pretrain.data.tokenizer_training import TokenizerRule
 from pretrain.errors import UserError
-
-MAX_CHARACTERS = 1_000_000_000  # of the texts of a run, which are held in memory
-
-
-@dataclass(frozen=True)
-class ExampleFacts:
-    """How much a split holds: examples, tokens with their frames, and examples that were cut."""
-
-    n_examples: int
-    n_tokens: int
-    n_cut: int
-
-
-@dataclass(frozen=True)
-class _Split:
-    examples: list[Example]
-    rows: Rows
-
-    @cached_property
-    def facts(self) -> ExampleFacts:
-        return ExampleFacts(len(self.rows), int(self.rows.lengths.sum()), self.rows.n_cut)
 
 
 class ClassificationDataModule(ResumableDataModule):
@@ -66,7 +41,8 @@ class ClassificationDataModule(ResumableDataModule):
         split: how validation examples are held out: "hash" of the text, or "tail".
         split_share: the share held out.
         on_bad_record: "error", or "skip" and count.
-        tokenizer: a path, or a rule to train one by on the training texts; None where it comes
+        tokenizer: a path, or a rule to train one by on the training texts; None only where a
+            checkpoint brings its own. None where it comes
             with the pretrained network.
         max_len: tokens in a row at most, special tokens included.
         batch_size: rows in a micro-batch of one device.
@@ -109,7 +85,7 @@ class ClassificationDataModule(ResumableDataModule):
             raise UserError(f"batch_size is {batch_size}: a micro-batch needs at least 1 row.")
         if num_workers < 0:
             raise UserError(f"num_workers is {num_workers}: 0 prepares batches in this process.")
-        _check_budget(tokens_per_batch, max_len, group_by_length)
+        check_budget(tokens_per_batch, max_len, group_by_length)
         self.options = ExampleOptions(
             text_field,
             split=split,  # type: ignore[arg-type]
@@ -123,11 +99,8 @@ class ClassificationDataModule(ResumableDataModule):
         self.seq_len = self.max_len = max_len
         self.tokens_per_batch, self.group_by_length = tokens_per_batch, group_by_length
         self.cache_dir = Path(cache_dir).expanduser() if cache_dir else default_cache_dir()
-        self.corpus: ExampleSource | None = None
-        self.bad_records: dict[str, int] = {}
-        self._framing: Framing | None = None
-        self._labels: Labels | None = None
-        self._splits: dict[str, _Split] = {}
+        self.corpus: PreparedExamples | None = None
+        self._given_labels: Labels | None = None
 
     # ---- what others may ask
 
@@ -139,34 +112,28 @@ class ClassificationDataModule(ResumableDataModule):
     @property
     def framing(self) -> Framing:
         """How texts become rows, once `prepare_data` or `setup` has run."""
-        if self._framing is None:
-            raise _not_ready()
-        return self._framing
+        return self._ready.framing
 
     @property
     def labels(self) -> Labels:
         """The labels of the training examples, or those given to `use_labels`."""
-        if self._labels is None:
-            raise _not_ready()
-        return self._labels
+        labels = self._given_labels or self._ready.labels
+        if labels is None:
+            raise UserError("The labels are not known yet: call setup() first.")
+        return labels
 
     def use_labels(self, labels: Labels) -> None:
-        """Take the labels of a checkpoint in place of those of the training examples.
+        """Take a checkpoint's labels, before `setup`, in place of those of the training examples.
 
-        Then nothing but the split in use is read, which may have no labels.
+        Then validation and test read nothing but their split, which may have no labels.
         """
-        self._labels = labels
+        self._given_labels = labels
 
     @property
     def class_counts(self) -> list[int]:
         """How many training examples have each label, by id; empty for regression."""
-        counts: Counter[int] = Counter()
-        if self.labels.kind == "regression":
-            return []
-        for example in self.examples(TRAIN):
-            encoded = self.labels.encode(example)
-            counts.update(encoded if isinstance(encoded, list) else [int(encoded)])
-        return [counts[index] for index in range(self.labels.n_outputs)]
+        self._split(TRAIN)
+        return self._ready.class_counts
 
     def examples(self, split: str) -> list[Example]:
         """The examples of a split, in the order that `index` counts."""
@@ -174,52 +141,35 @@ class ClassificationDataModule(ResumableDataModule):
 
     def facts(self, split: str) -> ExampleFacts | None:
         """How much a split holds; None for one that was not read."""
-        return self._splits[split].facts if split in self._splits else None
+        held = self._ready.held.get(split)
+        return None if held is None else held.facts
 
     @property
     def notes(self) -> list[str]:
         """What the user should know: how many examples of which label, what was cut or skipped."""
-        if self.corpus is None:
-            raise _not_ready()
-        name, note = self.corpus.name, self.corpus.note
-        sizes = ", ".join(f"{split} {len(held.rows):,}" for split, held in self._splits.items())
-        lines = [*([note] if note else []), f"{name}: {sizes} examples{self._listed_labels()}"]
-        for split, held in self._splits.items():
-            if held.rows.n_cut:
-                lines.append(
-                    f"{name}: {held.rows.n_cut:,} of {len(held.rows):,} {split} examples are "
-                    f"longer than max_len {self.max_len} and were cut"
-                )
-        for reason, count in self.bad_records.items():
-            lines.append(f"{name}: {count:,} records skipped: {reason}")
-        return lines
+        return self._ready.notes
 
-    def _listed_labels(self) -> str:
-        names = self.labels.names
-        if not names or TRAIN not in self._splits or self.options.label_field is None:
-            return ""
-        counted = [f"{name} {n:,}" for name, n in zip(names, self.class_counts, strict=True)]
-        more = f" and {len(names) - 20} more" if len(names) > 20 else ""
-        return f"; {len(names)} labels: {', '.join(counted[:20])}{more}"
+    @property
+    def bad_records(self) -> dict[str, int]:
+        """How many records were skipped, by reason."""
+        return dict(self._ready.bad_records)
 
     # ---- Lightning's hooks
 
     def prepare_data(self) -> None:
         """Train the tokenizer and scan the built-in corpus, in one process; the others wait."""
-        next(self._open().texts(TRAIN), None)
+        next(self._open().source.texts(TRAIN), None)
 
     def setup(self, stage: str | None = None) -> None:
         """Read the examples, in every process, and refuse what cannot be trained on."""
-        self._open()
-        fits = stage in ("fit", None)
-        if fits:
+        corpus = self._open()
+        is_fit = stage in ("fit", None)
+        if is_fit:
             self._position = None  # a new run starts afresh, unless a checkpoint is loaded
             if self.options.label_field is None:
                 raise UserError("label_field is null: training needs the field of the labels.")
-        wanted = [VALIDATION] if fits or stage == "validate" else [self._test_split]
-        if fits or self._labels is None:
-            wanted.insert(0, TRAIN)
-        self._read(*wanted)
+        evaluated = VALIDATION if is_fit or stage == "validate" else self._test_split
+        corpus.read((TRAIN, evaluated) if is_fit or corpus.labels is None else (evaluated,))
 
     def train_dataloader(self) -> DataLoader:
         """Shuffled micro-batches, from the position in the data on.
@@ -245,84 +195,62 @@ class ClassificationDataModule(ResumableDataModule):
         return self.test_dataloader()
 
     def _loader(self, split: str, start: dict[str, Any] | None) -> DataLoader:
-        rows = self._labelled_rows(split)
-        order = LengthGroups(
-            rows.widths,
-            self.seed if start is not None else 0,  # figures must not depend on the seed
-            batch_size=self.batch_size,
-            tokens_per_batch=self.tokens_per_batch,
-            grouped=self.group_by_length,
-        )
-        share = self._share(order.slots)
-        return indexed_loader(rows, order if start is not None else Repeated(order), share, start)
-
-    # ---- how it is put together
-
-    def _labelled_rows(self, split: str) -> LabelledRows:
         held = self._split(split)
-        unlabelled = self.options.label_field is None
-        return LabelledRows(
+        rows = LabelledRows(
             held.rows,
-            no_targets(self.labels, len(held.rows))
-            if unlabelled
-            else targets(self.labels, held.examples),
+            held.targets,
             no_targets(self.labels, 1)[0],
             self.framing,
             self.batch_size,
             keeps_filler=self.tokens_per_batch is None,
         )
+        order = LengthGroups(
+            rows.widths,
+            0 if start is None else self.seed,  # figures must not depend on the seed
+            batch_size=self.batch_size,
+            tokens_per_batch=self.tokens_per_batch,
+            grouped=self.group_by_length,
+        )
+        share = self._share(order.slots)
+        return indexed_loader(rows, Repeated(order) if start is None else order, share, start)
+
+    # ---- how it is put together
+
+    @property
+    def _ready(self) -> PreparedExamples:
+        if self.corpus is None:
+            raise UserError("The data module is not ready: call prepare_data() and setup() first.")
+        return self.corpus
 
     @property
     def _test_split(self) -> str:
-        return TEST if self.corpus is not None and TEST in self.corpus.splits else VALIDATION
+        return TEST if TEST in self._ready.splits else VALIDATION
 
-    def _open(self) -> ExampleSource:
+    def _open(self) -> PreparedExamples:
         if self.corpus is None:
-            source = ExampleSource(self.source, self.val_source, self.options, self.cache_dir)
             if self.tokenizer_spec is None:
                 raise UserError(
                     "There is no tokenizer: fine-tune a checkpoint (--init_from), whose tokenizer "
                     "is used, or give data.tokenizer."
                 )
-            tokenizer = resolve_tokenizer(self.tokenizer_spec, source, self.cache_dir)
-            self._framing = Framing(tokenizer, self.max_len, self.options.pair_field is not None)
-            self.corpus = source
+            self.corpus = PreparedExamples.open(
+                ExampleSource(self.source, self.val_source, self.options, self.cache_dir),
+                tokenizer=self.tokenizer_spec,
+                max_len=self.max_len,
+                cache_dir=self.cache_dir,
+            )
+        if self._given_labels not in (None, self.corpus.labels):
+            self.corpus.labels = self._given_labels
+            self.corpus.held.clear()
         return self.corpus
 
-    def _split(self, split: str) -> _Split:
-        self._read(split)
-        return self._splits[split]
-
-    def _read(self, *splits: str) -> None:
-        """Hold the examples of these splits, if they are not held yet."""
-        source, counts = self._open(), Counter(self.bad_records)
-        missing = [split for split in splits if split not in self._splits]
-        if not missing:
-            return
-        held = _collected(source, missing)
-        counts.update(source.bad_records)
-        rule = RecordRule(self.options, counts)
-        for split, examples in held.items():
-            self._splits[split] = self._framed(examples, rule)
-        self.bad_records = dict(counts)
-        if self._labels is None:
-            self._labels = Labels.from_examples(self.options.kind, self.examples(TRAIN))
-        if self.options.label_field is not None:
-            for split in missing:  # a label that training doesn't have is told before it starts
-                targets(self._labels, self._splits[split].examples)
-
-    def _framed(self, examples: list[Example], rule: RecordRule) -> _Split:
-        rows = self.framing.rows(examples)
-        empty = np.flatnonzero(rows.lengths == 0)
-        for number in empty:
-            rule.refuse(examples[number].where, "the tokenizer makes no token of the text")
-        if len(empty):
-            examples = [one for one, n in zip(examples, rows.lengths, strict=True) if n]
-            rows = self.framing.rows(examples)
-        return _Split(examples, rows)
+    def _split(self, split: str) -> HeldSplit:
+        corpus = self._open()
+        corpus.read([split])
+        return corpus.held[split]
 
     def _order(self) -> ExampleOrder | None:
-        facts = self.facts(TRAIN)
+        facts = None if self.corpus is None else self.facts(TRAIN)
         if facts is None:
             return None
         return ExampleOrder(
@@ -334,33 +262,3 @@ class ClassificationDataModule(ResumableDataModule):
             devices=self._world()[0],
             train_tokens=facts.n_tokens,
         )
-
-
-def _collected(source: ExampleSource, splits: list[str]) -> dict[str, list[Example]]:
-    held: dict[str, list[Example]] = {split: [] for split in splits}
-    n_characters = 0
-    for split, example in source.examples(*splits):
-        held[split].append(example)
-        n_characters += len(example.text) + len(example.pair or "")
-        if n_characters > MAX_CHARACTERS:
-            raise UserError(
-                f"{source.name} has more than {MAX_CHARACTERS:,} characters of labelled text, "
-                "which are held in memory: take a part of it."
-            )
-    return held
-
-
-def _check_budget(tokens_per_batch: int | None, max_len: int, grouped: bool) -> None:
-    if tokens_per_batch is None:
-        return
-    if tokens_per_batch < max_len:
-        raise UserError(
-            f"tokens_per_batch is {tokens_per_batch}, which holds no row of max_len {max_len}: "
-            "raise it, or shorten the rows."
-        )
-    if not grouped:
-        raise UserError("tokens_per_batch needs group_by_length=true: give a batch_size instead.")
-
-
-def _not_ready() -> UserError:
-    return UserError("The data module is not ready: call prepare_data() and setup() first.")

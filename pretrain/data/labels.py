@@ -6,6 +6,7 @@ import math
 import re
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal
 
 from pretrain.data.document import flaw
@@ -130,17 +131,20 @@ class Labels:
         ids = self._ids(example, [label] if isinstance(label, str) else label)
         return ids[0] if self.kind == "single" else sorted(ids)
 
+    @cached_property
+    def _id_of(self) -> dict[str, int]:
+        return {name: index for index, name in enumerate(self.names)}
+
     def _ids(self, example: Example, names: Iterable[str]) -> list[int]:
-        known = {name: index for index, name in enumerate(self.names)}
         for name in names:
-            if name not in known:
+            if name not in self._id_of:
                 shown = ", ".join(map(repr, self.names[:10]))
                 more = ", ..." if len(self.names) > 10 else ""
                 raise UserError(
                     f"{example.where}: the training examples have no label {name!r} ({shown}"
                     f"{more}): give it examples to learn from, or take this row out"
                 )
-        return [known[name] for name in names]
+        return [self._id_of[name] for name in names]
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values, for a checkpoint."""

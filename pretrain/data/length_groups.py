@@ -6,6 +6,7 @@ import numpy as np
 
 from pretrain.data.packing import FILLER_BLOCK
 from pretrain.data.seeding import Purpose, generator
+from pretrain.errors import UserError
 
 BUCKET = 50  # micro-batches whose rows are sorted by length together
 
@@ -80,3 +81,16 @@ def _sizes_within(descending: np.ndarray, budget: int) -> np.ndarray:
         sizes.append(min(budget // int(descending[start]), len(descending) - start))
         start += sizes[-1]
     return np.array(sizes, dtype=np.int64)
+
+
+def check_budget(tokens_per_batch: int | None, max_len: int, grouped: bool) -> None:
+    """Refuse a token budget that can't be kept; raises UserError."""
+    if tokens_per_batch is None:
+        return
+    if tokens_per_batch < max_len:
+        raise UserError(
+            f"tokens_per_batch is {tokens_per_batch}, which holds no row of max_len {max_len}: "
+            "raise it, or shorten the rows."
+        )
+    if not grouped:
+        raise UserError("tokens_per_batch needs group_by_length=true: give a batch_size instead.")
