@@ -18,8 +18,11 @@ def run(argv: list[str]) -> None:
     from pretrain.tasks.fill_mask import fill_masks
 
     task = load_task(options.checkpoint)
-    if task.causal:
-        raise UserError(f"{options.checkpoint} is a causal language model: use pretrain generate.")
+    if task.objective != "mlm":
+        raise UserError(
+            f"{options.checkpoint} is no masked language model, so it fills no gaps: "
+            "a causal one writes with pretrain generate."
+        )
     for guesses in fill_masks(task, options.text, options.top_k):
         for guess in guesses:
             print(f"{guess.probability:6.1%}  {guess.token:<16} {guess.text}")
