@@ -24,6 +24,7 @@ def run(argv: list[str]) -> None:
 def _export(path: Path, folder: Path) -> None:
     # Here, so that --help need not wait for torch.
     from pretrain.interop import Portable, export_folder
+    from pretrain.interop.model_card import AUTO_CLASSES
     from pretrain.model import TransformerConfig
     from pretrain.tasks.warm_start import read_checkpoint
 
@@ -37,11 +38,10 @@ def _export(path: Path, folder: Path) -> None:
     )
     figures = {**_figures(path), "step": checkpoint.get("global_step") or None}
     name = export_folder(model, folder, figures)
-    auto = {"mlm": "AutoModelForMaskedLM", "clm": "AutoModelForCausalLM"}.get(
-        model.objective, "AutoModel"
-    )
     print(f"{folder}: a {name}; its model card (README.md) leaves the licence to you.")
-    print(f'Load it with transformers: {auto}.from_pretrained("{folder}").')
+    print(
+        f'Load it with transformers: {AUTO_CLASSES[model.objective]}.from_pretrained("{folder}").'
+    )
 
 
 def _figures(checkpoint: Path) -> dict[str, Any]:

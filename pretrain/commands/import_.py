@@ -52,4 +52,6 @@ def _import(folder: Path, path: Path) -> None:
         f"{model.config.d_model}, {n_weights:,} weights."
     )
     commands = [_NEXT[model.objective].format(path)] if model.objective in _NEXT else []
-    print("Go on with: " + "; ".join([*commands, f"pretrain fit ... --init_from {path}"]))
+    # A recipe that leaves model.network out takes the checkpoint's.
+    commands.append(f"pretrain fit --config RECIPE --init_from {path}")
+    print(f"Go on with: {'; '.join(commands)} (leave model.network out of the recipe).")

@@ -6,7 +6,12 @@ from typing import Any
 from pretrain.interop.portable import Portable
 
 _TASKS = {"mlm": "fill-mask", "clm": "text-generation", "encoder": "feature-extraction"}
-_AUTO = {"mlm": "AutoModelForMaskedLM", "clm": "AutoModelForCausalLM", "encoder": "AutoModel"}
+# What loads a model of each objective without its class being named.
+AUTO_CLASSES = {
+    "mlm": "AutoModelForMaskedLM",
+    "clm": "AutoModelForCausalLM",
+    "encoder": "AutoModel",
+}
 _VALIDATION = "validation loss, nats per target token"
 # What the card of a run calls its figures, what they are called here, and how they are written.
 _ROWS = (
@@ -65,7 +70,7 @@ def _table(known: Mapping[str, str]) -> str:
 
 
 def _usage(model: Portable) -> str:
-    auto, task = _AUTO[model.objective], _TASKS[model.objective]
+    auto, task = AUTO_CLASSES[model.objective], _TASKS[model.objective]
     text = {"mlm": f'"The capital of France is {_mask(model)}."', "clm": '"Once upon a time"'}
     lines = [f"from transformers import {auto}, AutoTokenizer, pipeline", ""]
     lines.append(f'model = {auto}.from_pretrained("FOLDER")')
