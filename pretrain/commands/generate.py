@@ -108,7 +108,7 @@ def _prompts(options: Namespace) -> list[str]:
     if options.prompt:
         raise UserError("--prompt and --prompts are both given: put all prompts into the file.")
     try:
-        lines = Path(options.prompts).read_text(encoding="utf-8-sig").splitlines()
+        lines = Path(options.prompts).read_text(encoding="utf-8-sig").split("\n")
     except OSError as error:
         raise UserError(f"{options.prompts} can't be read ({error.strerror or error}).") from error
     except UnicodeDecodeError as error:

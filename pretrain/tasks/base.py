@@ -132,6 +132,10 @@ class TransformerTask(LightningModule):
 
     # Training ----------------------------------------------------------------------------------
 
+    def on_fit_start(self) -> None:
+        """Switch dropout on: a model that was loaded is in evaluation mode, and would stay so."""
+        self.train()
+
     def on_train_start(self) -> None:
         """Count from this step on, whatever was trained on trial or before a checkpoint."""
         self.target_mean = GlobalTargetMean(self.trainer.global_step)

@@ -29,7 +29,12 @@ def load_task(path: str) -> Any:
     objective = read_checkpoint(path)["objective"]
     if objective not in TASKS:
         raise UserError(f"{path} was trained for {objective!r}, which this version does not know.")
-    task = TASKS[objective].load_from_checkpoint(path, map_location="cpu", weights_only=True)
+    task = TASKS[objective].load_from_checkpoint(
+        path,
+        map_location="cpu",
+        weights_only=True,
+        compile=False,  # a single use would compile for every new shape
+    )
     return task.eval()
 
 

@@ -50,7 +50,8 @@ def _kind(name: str, parameter: Parameter) -> str:
         return "vectors"
     if "embeddings." in name:
         return "embeddings"
-    return "matrices" if "blocks." in name else "head"
+    # A router chooses among experts, as the head does among tokens.
+    return "matrices" if "blocks." in name and ".router." not in name else "head"
 
 
 def _depth(name: str) -> int | None:

@@ -9,6 +9,8 @@ from pretrain.cli import main
 from pretrain.runs.card import read_card
 
 RECIPES = sorted((Path(__file__).parents[2] / "configs").glob("*.yaml"))
+FINETUNING = [path for path in RECIPES if path.stem.startswith("finetune_")]
+PRETRAINING = [path for path in RECIPES if path not in FINETUNING]
 
 
 @pytest.fixture(scope="module")
@@ -38,7 +40,7 @@ def corpus(tmp_path_factory):
     return path
 
 
-@pytest.mark.parametrize("recipe", RECIPES, ids=lambda path: path.stem)
+@pytest.mark.parametrize("recipe", PRETRAINING, ids=lambda path: path.stem)
 def test_the_recipe_trains(recipe, corpus, tmp_path, monkeypatch):
     monkeypatch.setenv("XDG_CACHE_HOME", str(corpus.parent / "cache"))
     monkeypatch.setenv("WANDB_MODE", "disabled")
