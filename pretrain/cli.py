@@ -32,6 +32,11 @@ COMMANDS = {
     "predict": Command(
         "pretrain.commands.evaluate", "predict", "Print a checkpoint's loss on every block."
     ),
+    "evaluate": Command(
+        "pretrain.commands.zero_shot",
+        "run",
+        "Measure what a model knows: BLiMP, perplexity, last words, multiple choice.",
+    ),
     "generate": Command("pretrain.commands.generate", "run", "Continue a text with a GPT."),
     "fill-mask": Command(
         "pretrain.commands.fill_mask", "run", "Fill the [MASK] of a text with a BERT."
