@@ -147,7 +147,7 @@ def _stream(task: "LanguageModel", prompt: str, decoding: "Decoding", seed: int)
     tokenizer = tokenizer_of(task)
     pen = Pen(tokenizer, stop=decoding.stop)
     ids = encode_prompt(tokenizer, prompt)
-    print(tokenizer.decode(ids) if prompt else "", end="", flush=True)
+    print(tokenizer.decode(tokenizer.encode_prompt(prompt)), end="", flush=True)
     shown = 0
     for (row,) in sample(task, [ids], decoding, [seed]):
         settled = pen.settled(row)
@@ -171,7 +171,7 @@ def _print_all(
             names += [f"sample {sample + 1}"] if n_samples > 1 else []
             if names:
                 print(f"===== {', '.join(names)} =====")
-            print((tokenizer.decode(row.prompt) if prompt else "") + row.text, flush=True)
+            print(tokenizer.decode(tokenizer.encode_prompt(prompt)) + row.text, flush=True)
 
 
 def _rows(

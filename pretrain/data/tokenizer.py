@@ -20,6 +20,7 @@ _ROLES = {
     "mask": ("[MASK]", "<mask>"),
     "eos": ("<|endoftext|>", "</s>", "<|end_of_text|>", "<eos>"),
 }
+_BEGINNINGS = ("<s>", "<|begin_of_text|>", "<bos>")
 
 
 class Tokenizer:
@@ -31,7 +32,8 @@ class Tokenizer:
 
     Attributes:
         backend: the `tokenizers` object that prompts go through.
-        pad_id, unk_id, cls_id, sep_id, mask_id, eos_id: ids, None for a role that is not there.
+        pad_id, unk_id, cls_id, sep_id, mask_id, bos_id, eos_id: ids, None for a role that is not
+            there.
         special_ids: every token flagged special, and every role's, sorted.
         end_id: what closes a document: [SEP] beside a [CLS], else the end of text, else None.
         vocab_size: the largest id + 1.
@@ -55,6 +57,8 @@ class Tokenizer:
         self.pad_id, self.unk_id = roles["pad"], roles["unk"]
         self.cls_id, self.sep_id = roles["cls"], roles["sep"]
         self.mask_id, self.eos_id = roles["mask"], roles["eos"]
+        # Only what is flagged: "<s>" may well be an ordinary piece of text with markup.
+        self.bos_id = _first(_BEGINNINGS, flagged, {})
         known = {index for index in roles.values() if index is not None}
         self.special_ids: tuple[int, ...] = tuple(sorted(known | set(flagged.values())))
         has_bert_frame = self.cls_id is not None and self.sep_id is not None

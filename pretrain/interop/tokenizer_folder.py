@@ -13,8 +13,6 @@ from pretrain.interop.weights import read_json
 
 _FILES = ("tokenizer.json", "vocab.json", "vocab.txt")
 _SETTINGS = "tokenizer_config.json"
-# What closes a document here also opens the next; others have a token of its own for that.
-_BEGINNINGS = ("<s>", "<|begin_of_text|>", "<bos>")
 
 
 def special_ids(tokenizer: Tokenizer) -> dict[str, int]:
@@ -29,9 +27,8 @@ def special_ids(tokenizer: Tokenizer) -> dict[str, int]:
         "eos": tokenizer.eos_id,
     }
     if tokenizer.cls_id is None:
-        begins = [backend.token_to_id(name) for name in _BEGINNINGS]
-        own = [index for index in begins if index is not None and index in tokenizer.special_ids]
-        found["bos"] = own[0] if own else tokenizer.eos_id
+        # What closes a document here also opens the next; others have a token of its own for that.
+        found["bos"] = tokenizer.eos_id if tokenizer.bos_id is None else tokenizer.bos_id
         if tokenizer.pad_id is None:
             found["pad"] = tokenizer.eos_id  # the mask says what is filler
     return {role: index for role, index in found.items() if index is not None}

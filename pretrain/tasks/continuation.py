@@ -21,11 +21,15 @@ def tokenizer_of(task: LanguageModel) -> Tokenizer:
 
 
 def encode_prompt(tokenizer: Tokenizer, text: str) -> list[int]:
-    """At least one token id: an empty text becomes the end token, which stands before every
-    document of the training data but the first.
+    """At least one token id: the tokenizer's own beginning where it has one, and the text.
+
+    Else an empty text becomes the end token, which stands before every document of the training
+    data but the first.
     """
-    first = 0 if tokenizer.end_id is None else tokenizer.end_id
-    return tokenizer.encode_prompt(text) or [first]
+    ids = tokenizer.encode_prompt(text)
+    if tokenizer.bos_id is not None:
+        return ids if ids[:1] == [tokenizer.bos_id] else [tokenizer.bos_id, *ids]
+    return ids or [0 if tokenizer.end_id is None else tokenizer.end_id]
 
 
 @dataclass(frozen=True)

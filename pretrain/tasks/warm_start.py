@@ -56,9 +56,11 @@ def load_weights(task: nn.Module, path: str) -> None:
         )
     fitting = {k: v for k, v in weights.items() if k in own and own[k].shape == v.shape}
     task.load_state_dict(fitting, strict=False)
+    given = {own[name].data_ptr() for name in fitting}  # a tied head is one of them
+    new = [name for name in own if name not in fitting and own[name].data_ptr() not in given]
     for names, what in (
         (sorted(weights.keys() - fitting.keys()), "dropped"),
-        (sorted(own.keys() - fitting.keys()), "new, from random weights"),
+        (sorted(new), "new, from random weights"),
     ):
         if names:
             rank_zero_info(f"Heads {what}: {', '.join(names)}")

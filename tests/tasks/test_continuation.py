@@ -58,3 +58,13 @@ def test_an_empty_prompt_is_where_a_document_begins():
     assert encode_prompt(tokenizer, "ab") == tokenizer.encode_prompt("ab")
     endless = train_tokenizer(["abc"], TokenizerRule("char", end_token=False))
     assert encode_prompt(endless, "") == [0]
+
+
+def test_a_prompt_begins_with_the_token_that_the_tokenizer_begins_texts_with():
+    backend = Backend(models.WordLevel({"<s>": 0, "</s>": 1, "a": 2}, unk_token="a"))
+    assert encode_prompt(Tokenizer(backend), "a") == [2]  # an ordinary piece of text with markup
+    backend.add_special_tokens(["<s>", "</s>"])
+    tokenizer = Tokenizer(backend)
+    assert encode_prompt(tokenizer, "a") == [0, 2]
+    assert encode_prompt(tokenizer, "<s>a") == [0, 2]
+    assert encode_prompt(tokenizer, "") == [0]
