@@ -17,7 +17,6 @@ _SETTINGS = "tokenizer_config.json"
 
 def special_ids(tokenizer: Tokenizer) -> dict[str, int]:
     """The id of each role that the tokenizer can fill, by the names that ``transformers`` has."""
-    backend = tokenizer.backend
     found = {
         "pad": tokenizer.pad_id,
         "unk": tokenizer.unk_id,
