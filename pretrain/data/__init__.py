@@ -1,7 +1,8 @@
 """From the name of a corpus to masked or shifted batches. Knows no model.
 
 Reading order: source, readers, splits, tokenizer, token_cache, packing, sampler, masking,
-streaming, datamodule.
+streaming, datamodule. Labelled texts go another way: labels, labelled, framing, length_groups,
+prepared_examples, classification.
 
 Names are loaded when they are first used: reading text needs no torch.
 """

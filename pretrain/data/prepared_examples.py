@@ -113,6 +113,8 @@ class PreparedExamples:
         if len(empty):
             examples = [one for one, n in zip(examples, rows.lengths, strict=True) if n]
             rows = self.framing.rows(examples)
+        if not examples:
+            raise UserError(f"{self.source.name} holds no text that the tokenizer knows a token of")
         return examples, rows
 
     def _targets(self, labels: Labels, examples: list[Example]) -> np.ndarray:

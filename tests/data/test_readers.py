@@ -223,3 +223,54 @@ def test_lines_of_any_bytes_are_those_of_bytes_splitlines(read, seed):
     documents, counts = read(content, "x.txt", on_bad_record="skip")
     assert documents == good
     assert counts.total() == n_bad
+
+
+@pytest.mark.parametrize("compression", COMPRESS)
+@pytest.mark.parametrize(("name", "comma"), [("x.csv", b","), ("x.tsv", b"\t")])
+def test_the_first_line_of_a_table_names_its_columns(read, compression, name, comma):
+    lines = [b"n,text", b"1,a", b"", b'2,"b, ""c""\td"', b'3,"two\nlines\r\n"', b"4,last"]
+    content = b"\xef\xbb\xbf" + b"\r\n".join(line.replace(b",", comma, 1) for line in lines)
+    documents, _ = read(content, name, compression)
+    where = name + compression
+    assert documents == [
+        ("a", f"{where}:2"),
+        ('b, "c"\td', f"{where}:4"),
+        ("two\nlines\r\n", f"{where}:5"),
+        ("last", f"{where}:8"),
+    ]
+
+
+BAD_TABLE_ROWS = {
+    "too few fields": (b"2\n", "wrong number of fields"),
+    "too many fields": (b"2,b,c\n", "wrong number of fields"),
+    "empty text": (b"2,\n", 'field "text" is empty'),
+    "text behind a quote": (b'2,"b"c\n', "quotes that don't match"),
+    "not UTF-8": (b"2,caf\xe9\n", "not UTF-8"),
+    "NUL": (b"2,a\0b\n", 'field "text" holds a NUL character'),
+}
+
+
+@pytest.mark.parametrize("fault", BAD_TABLE_ROWS)
+def test_a_bad_row_of_a_table_is_named_by_its_first_line_or_counted(read, fault):
+    row, reason = BAD_TABLE_ROWS[fault]
+    content = b'n,text\n1,"a\na"\n' + row + b"3,c\n"
+    with pytest.raises(UserError, match=rf"^x\.csv:4: {reason}.*on_bad_record=skip"):
+        read(content, "x.csv")
+    documents, counts = read(content, "x.csv", on_bad_record="skip")
+    assert documents == [("a\na", "x.csv:2"), ("c", "x.csv:5")]
+    assert counts == {reason: 1}
+
+
+def test_a_table_without_the_columns_says_which_it_has(read):
+    with pytest.raises(UserError, match=r'x\.csv:2: no field "text" \(its fields: "a", "b"'):
+        read(b"a,b\n1,2\n", "x.csv")
+    with pytest.raises(UserError, match='two columns are called "text"'):
+        read(b"text,text\n1,2\n", "x.csv")
+    assert read(b"", "x.csv")[0] == []
+    with pytest.raises(UserError, match=r"x\.csv:2: quotes that don't match"):
+        read(b'text\n"never closed\nb\n', "x.csv")
+
+
+def test_a_field_of_a_table_may_be_long(read):
+    text = "x" * 200_000
+    assert read(f"text\n{text}\n".encode(), "x.csv")[0] == [(text, "x.csv:2")]
