@@ -62,7 +62,7 @@ def open_corpus(source: str, cache_dir: Path | None = None) -> Corpus:
 
 
 class FileCorpus:
-    """Files of text, JSONL or Parquet, wherever fsspec finds them."""
+    """Files of text, tables, JSONL or Parquet, wherever fsspec finds them."""
 
     def __init__(self, source: str, files: dict[str, DataFile]) -> None:
         named = {name: split_of_path(name) for name in files} if len(files) > 1 else {}

@@ -34,7 +34,7 @@ class TextDataModule(ResumableDataModule):
         source: the corpus: "builtin", a file, glob, folder, URL or Hugging Face name; or several
             of them with their weights.
         val_source: where validation text comes from; None takes it from the source.
-        text_field: the field of a JSONL, Parquet or hub row that holds the text.
+        text_field: the field of a JSONL, CSV, TSV, Parquet or hub row that holds the text.
         document: what a document of plain text is: "line", "paragraph" or "file".
         split: how validation text is held out: "hash" or "tail".
         split_share: how much is held out.
