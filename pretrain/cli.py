@@ -45,6 +45,9 @@ COMMANDS = {
         "pretrain.commands.export", "run", "Write a folder that Hugging Face transformers loads."
     ),
     "import": Command("pretrain.commands.import_", "run", "Make a checkpoint from such a folder."),
+    "classify": Command(
+        "pretrain.commands.classify", "run", "Label texts with a fine-tuned classifier."
+    ),
     "tokenizer": Command(
         "pretrain.commands.tokenizer", "run", "Train a tokenizer, or show what one does."
     ),

@@ -45,7 +45,7 @@ def test_every_file_and_command_that_a_guide_names_is_there(guide):
     text = guide.read_text()
     for path in re.findall(r"(?:configs/\w+\.yaml|scripts/[\w.]+|\]\(([\w/.]+)\))", text):
         assert path == "" or (guide.parent / path).exists(), path
-    for path in re.findall(r"configs/\w+\.yaml|\./scripts/\w+", text):
+    for path in re.findall(r"configs/\w+\.yaml|(?<!\.)\./scripts/\w+", text):
         assert (ROOT / path).exists() or "NAME" in path, path
     for command in re.findall(r"^pretrain ([a-z-]+)", text, re.MULTILINE):
         assert command in COMMANDS

@@ -34,6 +34,7 @@ class Classification(TransformerTask):
             ``last`` for a causal block stack, which alone has seen all, else ``cls``.
         finetuning: Layer-wise rates, freezing, class weights and the like.
         labels: Kind and names; None until the DataModule is known.
+        reads_pairs: Whether two texts are compared; None until the DataModule is known.
 
     Raises:
         ValueError: One sentence, for a configuration that cannot work.
@@ -51,6 +52,7 @@ class Classification(TransformerTask):
         pooling: Pooling | None = None,
         finetuning: FinetuningConfig = FinetuningConfig(),  # noqa: B008
         labels: dict[str, Any] | None = None,
+        reads_pairs: bool | None = None,
         compile: bool = False,
     ) -> None:
         self.causal = causal
@@ -63,6 +65,7 @@ class Classification(TransformerTask):
                 "blocks of this network."
             )
         self.labels: Labels | None = None if labels is None else Labels.from_dict(labels)
+        self.reads_pairs = bool(reads_pairs)
         self.class_weights: Tensor | None = None
         self.pooler: Pooler | None = None
         self.classifier: nn.Linear = None  # type: ignore[assignment]  # see build_heads
@@ -74,6 +77,7 @@ class Classification(TransformerTask):
                 "pooling": self.pooling,
                 "finetuning": asdict(self.finetuning),
                 "labels": labels,
+                "reads_pairs": reads_pairs,
             }
         )
 
@@ -93,6 +97,8 @@ class Classification(TransformerTask):
                 f"The model's labels are {_shown(self.labels)}, the data's {_shown(data.labels)}: "
                 "use the data that it was trained on."
             )
+        self.reads_pairs = data.framing.pairs
+        self.hparams["reads_pairs"] = self.reads_pairs
         if stage == "fit" and self.labels.kind != "regression":
             weights = self.finetuning.weights_of(data.class_counts)
             self.class_weights = None if weights is None else torch.tensor(weights)

@@ -4,12 +4,12 @@ from dataclasses import dataclass, replace
 
 from pretrain.data.tokenizer import Tokenizer
 from pretrain.errors import UserError
-from pretrain.tasks.language_model import LanguageModel
+from pretrain.tasks.base import TransformerTask
 
 _INCOMPLETE = "\N{REPLACEMENT CHARACTER}"  # what a character reads as that needs more tokens
 
 
-def tokenizer_of(task: LanguageModel) -> Tokenizer:
+def tokenizer_of(task: TransformerTask) -> Tokenizer:
     """The tokenizer that the model was trained with.
 
     Raises:
