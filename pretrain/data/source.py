@@ -20,8 +20,8 @@ class TextSource:
     """The documents behind a source string, with their splits.
 
     Args:
-        source: ``builtin``; a file, glob or folder of .txt, .jsonl, .csv, .tsv or .parquet, plain or
-            compressed; a URL that fsspec knows (``s3://``, ``https://``, ``hf://``); or a dataset
+        source: ``builtin``; a file, glob or folder of .txt, .jsonl, .csv, .tsv or .parquet, plain
+            or compressed; a URL that fsspec knows (``s3://``, ``https://``, ``hf://``); or a dataset
             of the Hugging Face hub (``org/name``, ``name:config``).
         val_source: validation text of its own. All of ``source`` (its train part, if its files
             are called train, validation, test) is then training text, and of ``val_source`` the
