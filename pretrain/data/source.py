@@ -21,8 +21,8 @@ class TextSource:
 
     Args:
         source: ``builtin``; a file, glob or folder of .txt, .jsonl, .csv, .tsv or .parquet, plain
-            or compressed; a URL that fsspec knows (``s3://``, ``https://``, ``hf://``); or a dataset
-            of the Hugging Face hub (``org/name``, ``name:config``).
+            or compressed; a URL that fsspec knows (``s3://``, ``https://``, ``hf://``); or a
+            dataset of the Hugging Face hub (``org/name``, ``name:config``).
         val_source: validation text of its own. All of ``source`` (its train part, if its files
             are called train, validation, test) is then training text, and of ``val_source`` the
             validation part if it has one, else all. Without it, a part of ``source`` called
