@@ -1,6 +1,7 @@
 """``pretrain validate``, ``test``, ``predict``: use a checkpoint on data, without a run folder."""
 
 import json
+from collections.abc import Iterator
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,8 @@ from pretrain.commands.configured import ConfiguredCLI
 from pretrain.errors import UserError
 from pretrain.runs.console import say
 from pretrain.runs.folder import RunFolder
+from pretrain.runs.predictions import labelled_lines
+from pretrain.tasks import Classification
 
 
 def validate(argv: list[str]) -> None:
@@ -28,12 +31,27 @@ def test(argv: list[str]) -> None:
 
 
 def predict(argv: list[str]) -> None:
-    """Print the loss of every block of the test split, one JSON object a line."""
-    rows = chain.from_iterable(EvaluateCLI("predict", argv).evaluate())
+    """Print what the model makes of the test split, one JSON object a line.
+
+    A language model its loss on every block, a classifier its label for every example.
+    """
+    cli = EvaluateCLI("predict", argv)
+    rows = chain.from_iterable(cli.evaluate())
+    lines = _labelled(rows, cli) if isinstance(cli.model, Classification) else _losses(rows)
+    for line in lines:
+        print(json.dumps(line, ensure_ascii=False))
+
+
+def _losses(rows: Iterator[Any]) -> Iterator[dict[str, Any]]:
     for block, row in enumerate(row for row in rows if row.n_targets):
         n_targets = int(row.n_targets)
-        print(json.dumps({"block": block, "loss_nats": float(row.nll) / n_targets,
-                          "target_tokens": n_targets, "correct": int(row.n_correct)}))  # fmt: skip
+        yield {"block": block, "loss_nats": float(row.nll) / n_targets,
+               "target_tokens": n_targets, "correct": int(row.n_correct)}  # fmt: skip
+
+
+def _labelled(rows: Iterator[dict[str, Any]], cli: "EvaluateCLI") -> Iterator[dict[str, Any]]:
+    split = "test" if "test" in cli.datamodule.corpus.splits else "validation"
+    return labelled_lines(rows, cli.datamodule.examples(split))
 
 
 def _print_figures(results: list[Any]) -> None:

@@ -2,6 +2,7 @@
 
 import html
 import json
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import torch
@@ -24,16 +25,22 @@ def write_predictions(folder: RunFolder, trainer: Trainer, model: Any, data: Any
         rows = [row for part in parts for row in part]
     if not trainer.is_global_zero:
         return
-    examples = data.examples("validation")
     with (
         written_whole(folder.predictions) as temporary,
         temporary.open("w", encoding="utf-8") as file,
     ):
-        for row in sorted(rows, key=lambda row: row["index"]):
-            example = examples[row.pop("index")]
-            pair = {} if example.pair is None else {"pair": example.pair}
-            line = {"text": example.text, **pair, "label": example.label, "predicted": row}
+        for line in labelled_lines(rows, data.examples("validation")):
             file.write(json.dumps(line, ensure_ascii=False) + "\n")
+
+
+def labelled_lines(rows: Iterable[dict[str, Any]], examples: Sequence[Any]) -> Iterator[dict]:
+    """For each row, by its ``index``, the example's text and label and what was ``predicted``."""
+    for row in sorted(rows, key=lambda row: row["index"]):
+        example = examples[row["index"]]
+        pair = {} if example.pair is None else {"pair": example.pair}
+        known = {} if example.label is None else {"label": example.label}
+        predicted = {name: value for name, value in row.items() if name != "index"}
+        yield {"text": example.text, **pair, **known, "predicted": predicted}
 
 
 def show_confusion(folder: RunFolder, model: Any, wandb_logger: SafeWandbLogger | None) -> None:
