@@ -21,8 +21,9 @@ from pretrain.hardware import resolve_precision
 from pretrain.tasks import LanguageModel
 from pretrain.tasks.losses import CHUNK
 
-# Tokens in a batch: more do not make a CPU faster, but keep a GPU busy.
-TOKENS_ON_CPU, TOKENS_ON_GPU = 4096, 65_536
+# Tokens in a batch: what fits a CPU's cache is read a quarter faster than four times as many; a
+# GPU wants to be kept busy.
+TOKENS_ON_CPU, TOKENS_ON_GPU = 2048, 65_536
 _REDUCED = {"bf16": torch.bfloat16, "16": torch.float16}
 
 

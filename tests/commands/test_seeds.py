@@ -11,7 +11,9 @@ from pretrain.errors import UserError
     "form", [["--seeds", "1,2,3"], ["--seeds=1,2,3"], ["--seeds", "[1, 2, 3]"]]
 )
 def test_seeds_are_taken_out_of_the_options(form):
-    assert split_seeds(["--config", "a", *form, "--x", "1"]) == ([1, 2, 3], ["--config", "a", "--x", "1"])  # fmt: skip
+    seeds, rest = split_seeds(["--config", "a", *form, "--x", "1"])
+    assert seeds == [1, 2, 3]
+    assert rest == ["--config", "a", "--x", "1"]
 
 
 def test_without_seeds_nothing_changes():
