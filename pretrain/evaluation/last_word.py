@@ -53,7 +53,8 @@ def read_passages(source: str, limit: int | None = None) -> list[Passage]:
 def last_words(scorer: Scorer, passages: Sequence[Passage]) -> LastWordReport:
     """Ask for each last word, its pieces one after the other, each given those before it.
 
-    A masked model sees masks where the word's later pieces stand, so it knows their number.
+    A masked model sees masks where the word's later pieces stand, so it knows their number, and
+    that the text ends behind the word without a full stop, as few training texts do.
 
     Raises:
         UserError: A text can't be read, or the model computes NaN.

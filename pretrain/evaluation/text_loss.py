@@ -13,6 +13,7 @@ from pretrain.data.text_datamodule import TextDataModule
 from pretrain.errors import UserError
 from pretrain.evaluation.likelihood import Scorer
 from pretrain.evaluation.report import Report
+from pretrain.tasks.checks import check_fit
 from pretrain.tasks.metrics import LanguageModelingScore
 
 _BLOCKS_AT_ONCE = 32
@@ -27,12 +28,14 @@ class CausalTextReport(Report):
         perplexity: exp of it; compares models with the same tokenizer only.
         bits_per_byte: All nats in bits, over the UTF-8 bytes; compares any models.
         target_tokens: How many tokens the mean is over.
+        seq_len: Tokens in a block: how much context there was at most.
     """
 
     loss: float
     perplexity: float
     bits_per_byte: float
     target_tokens: int
+    seq_len: int
 
 
 @dataclass(frozen=True)
@@ -44,35 +47,45 @@ class MaskedTextReport(Report):
         perplexity: exp of it.
         masked_accuracy: Share of the hidden tokens that were found likeliest.
         target_tokens: How many tokens were hidden.
+        seq_len: Tokens in a block: how much context there was at most.
     """
 
     loss: float
     perplexity: float
     masked_accuracy: float
     target_tokens: int
+    seq_len: int
 
 
 @torch.inference_mode()
 def text_loss(
-    scorer: Scorer, source: str, document: str = "line", text_field: str = "text"
+    scorer: Scorer,
+    source: str,
+    document: str = "line",
+    text_field: str = "text",
+    seq_len: int | None = None,
 ) -> CausalTextReport | MaskedTextReport:
     """Loss on all of ``source`` (of a folder with validation files: on these).
 
-    Documents are joined by the end token and cut into blocks of the length that the model was
-    trained on, so that only the first token of the text is no target.
+    Documents are joined by the end token and cut into blocks; of a causal model only the first
+    token of the text is no target.
 
     Args:
         scorer: The model, on its device and in its precision.
         source: A file, glob, folder, URL or Hugging Face name.
         document: What a document of plain text is: "line", "paragraph" or "file".
         text_field: The field of a JSONL, Parquet or hub row that holds the text.
+        seq_len: Tokens in a block; None takes what the model was trained on, or where its
+            checkpoint does not tell that, ``max_len``.
 
     Raises:
         UserError: The source can't be read, or is too short to predict anything.
     """
     task, score = scorer.task, LanguageModelingScore().to(scorer.task.device)
     with tempfile.TemporaryDirectory(prefix="pretrain-") as scratch:
-        data = _data_module(scorer, source, document, text_field, Path(scratch))
+        options: dict[str, Any] = {"document": document, "text_field": text_field}
+        options["seq_len"] = seq_len or scorer.framing.longest
+        data = _data_module(scorer, source, options, Path(scratch))
         batches = tqdm(
             data.val_dataloader(), unit=" batches", leave=False,
             disable=None if scorer.progress else True,
@@ -84,7 +97,7 @@ def text_loss(
     if not int(score.n_targets):
         raise UserError(f"{source} has nothing to predict: it needs more text.")
     found: dict[str, Any] = score.compute()
-    found["target_tokens"] = int(found["target_tokens"])
+    found |= {"target_tokens": int(found["target_tokens"]), "seq_len": data.seq_len}
     accuracy = found.pop("accuracy")
     if task.causal:
         return CausalTextReport(**found)
@@ -93,7 +106,7 @@ def text_loss(
 
 
 def _data_module(
-    scorer: Scorer, source: str, document: str, text_field: str, scratch: Path
+    scorer: Scorer, source: str, options: dict[str, Any], scratch: Path
 ) -> TextDataModule:
     """A stream over all of ``source`` as validation text."""
     task = scorer.task
@@ -102,13 +115,12 @@ def _data_module(
     data = (CausalLMDataModule if task.causal else MaskedLMDataModule)(
         source,
         val_source=source,
-        document=document,
-        text_field=text_field,
         tokenizer=str(tokenizer),
-        seq_len=task.trained_len or task.config.max_len,
         batch_size=_BLOCKS_AT_ONCE,
         cache=False,
         seed=0,
+        **options,
     )
     data.setup("validate")
+    check_fit(task.objective, task.config, data)
     return data

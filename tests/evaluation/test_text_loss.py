@@ -30,6 +30,7 @@ def test_a_causal_loss_is_that_of_every_token_but_the_first(text):
     report = text_loss(Scorer(task, "32-true"), str(text))
     assert isinstance(report, CausalTextReport)
     assert report.target_tokens == n_targets > 64
+    assert report.seq_len == 32
     assert report.loss == pytest.approx(nats / n_targets, rel=1e-5)
     assert report.perplexity == pytest.approx(math.exp(nats / n_targets), rel=1e-5)
     assert report.bits_per_byte == pytest.approx(nats / math.log(2) / n_bytes, rel=1e-5)
@@ -63,8 +64,16 @@ def test_a_field_of_rows_and_another_rule_for_documents(text):
     rows = text.with_suffix(".jsonl")
     rows.write_text("".join(json.dumps({"body": line}) + "\n" for line in LINES))
     assert text_loss(scorer, str(rows), text_field="body") == by_line
+    assert by_line.seq_len == task.config.max_len  # this task does not know what it was trained on
+    assert text_loss(scorer, str(text), seq_len=24).seq_len == 24
     whole = text_loss(scorer, str(text), document="file")
     assert whole.target_tokens != by_line.target_tokens
+
+
+def test_blocks_longer_than_the_learned_positions_are_refused(text):
+    task, _ = make_judge("clm", position="learned", max_len=32)
+    with pytest.raises(UserError, match=r"seq_len \(33\) is longer than the 32 learned"):
+        text_loss(Scorer(task), str(text), seq_len=33)
 
 
 @pytest.mark.parametrize(
