@@ -3,8 +3,9 @@
 import peers
 import torch
 
+from pretrain.commands.export import classifier_of
+from pretrain.commands.import_ import task_of as untrained
 from pretrain.interop import Portable, export_folder
-from pretrain.tasks import CausalLM, Encoder, MaskedLM
 
 SCALED = {"rope_type": "linear", "factor": 2.0, "rope_theta": 500.0}
 # Everything that is exchanged, as its class in `transformers` with weights that all matter.
@@ -40,20 +41,20 @@ def shaken(network):
 
 def task_of(model):
     """A Portable's network as the task that it is for."""
-    if model.objective == "encoder":
-        task = Encoder(model.config, pooler=model.has_pooler)
-    else:
-        task = {"mlm": MaskedLM, "clm": CausalLM}[model.objective](model.config)
-    task.configure_model()
-    task.load_state_dict(model.state)
-    task.tokenizer_json, task.trained_len = model.tokenizer_json, model.trained_len
-    return task.eval()
+    return untrained(model).eval()
 
 
 def portable_of(task):
     """The inverse."""
     state = {name: tensor.clone() for name, tensor in task.state_dict().items()}
-    return Portable(task.config, task.objective, state, task.tokenizer_json, task.trained_len)
+    return Portable(
+        task.config,
+        task.objective,
+        state,
+        task.tokenizer_json,
+        task.trained_len,
+        classifier_of(task.objective, task.hparams),
+    )
 
 
 def exported(task, folder):

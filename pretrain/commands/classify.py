@@ -53,7 +53,7 @@ def _label(options: Namespace) -> None:
             "pretrain fit --config configs/finetune_sst2.yaml --init_from it."
         )
     task.to(device_of())
-    examples = list(_examples(options, task.reads_pairs))
+    examples = list(_examples(options, bool(task.reads_pairs)))
     rows = label_examples(task, examples, options.batch_size)
     lines = (
         json.dumps({**_shown(example), **row}, ensure_ascii=False)

@@ -1,9 +1,13 @@
 """``pretrain export CHECKPOINT FOLDER``: a folder that Hugging Face ``transformers`` loads."""
 
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from pretrain.commands.complaints import command_parser, parse
+
+if TYPE_CHECKING:  # --help need not wait for torch
+    from pretrain.interop.portable import Classifier
 
 _DESCRIPTION = "Write a checkpoint as a folder that Hugging Face transformers loads."
 
@@ -35,12 +39,29 @@ def _export(path: Path, folder: Path) -> None:
         checkpoint["state_dict"],
         checkpoint.get("tokenizer"),
         checkpoint.get("trained_len"),
+        classifier_of(checkpoint["objective"], checkpoint["hyper_parameters"]),
     )
     figures = {**_figures(path), "step": checkpoint.get("global_step") or None}
     name = export_folder(model, folder, figures)
     print(f"{folder}: a {name}; its model card (README.md) leaves the licence to you.")
     print(
         f'Load it with transformers: {AUTO_CLASSES[model.objective]}.from_pretrained("{folder}").'
+    )
+
+
+def classifier_of(objective: str, known: Mapping[str, Any]) -> "Classifier | None":
+    """What stands on a classifier's block stack, from its hyper-parameters; else None."""
+    from pretrain.data.labels import Labels
+    from pretrain.interop.portable import Classifier
+
+    if objective != "classification":
+        return None
+    return Classifier(
+        Labels.from_dict(known["labels"]),
+        known["pooling"],
+        known["causal"],
+        known["finetuning"]["head_dropout"],
+        known["reads_pairs"],
     )
 
 

@@ -1,15 +1,21 @@
 """``pretrain import FOLDER CHECKPOINT``: a checkpoint from a folder of ``transformers``."""
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from pretrain.commands.complaints import command_parser, parse
 from pretrain.errors import UserError
+
+if TYPE_CHECKING:  # --help need not wait for torch
+    from pretrain.interop import Portable
+    from pretrain.tasks import TransformerTask
 
 _DESCRIPTION = "Make a checkpoint from a folder that Hugging Face transformers wrote."
 # What can be done with it, by objective.
 _NEXT = {
     "mlm": 'pretrain fill-mask {0} "Some [MASK]."',
     "clm": 'pretrain generate {0} --prompt "Once"',
+    "classification": 'pretrain classify {0} "A text."',
 }
 
 
@@ -31,18 +37,10 @@ def _import(folder: Path, path: Path) -> None:
         raise UserError(f"{path} is there already: give the name of a new file.")
     # Here, so that --help need not wait for torch.
     from pretrain.interop import read_folder
-    from pretrain.tasks import Encoder, TransformerTask, save_task
-    from pretrain.tasks.loading import TASKS
+    from pretrain.tasks import save_task
 
     model, notes = read_folder(folder)
-    task: TransformerTask
-    if model.objective == "encoder":
-        task = Encoder(model.config, pooler=model.has_pooler)
-    else:
-        task = TASKS[model.objective](model.config)
-    task.configure_model()
-    task.load_state_dict(model.state)
-    task.tokenizer_json, task.trained_len = model.tokenizer_json, model.trained_len
+    task = task_of(model)
     save_task(task, path)
     for note in notes:
         print(note)
@@ -55,3 +53,31 @@ def _import(folder: Path, path: Path) -> None:
     # A recipe that leaves model.network out takes the checkpoint's.
     commands.append(f"pretrain fit --config RECIPE --init_from {path}")
     print(f"Go on with: {'; '.join(commands)} (leave model.network out of the recipe).")
+
+
+def task_of(model: "Portable") -> "TransformerTask":
+    """The task that an imported model is, with its weights."""
+    task = _empty_task(model)
+    task.configure_model()
+    task.load_state_dict(model.state)
+    task.tokenizer_json, task.trained_len = model.tokenizer_json, model.trained_len
+    return task
+
+
+def _empty_task(model: "Portable") -> "TransformerTask":
+    from pretrain.tasks import Classification, Encoder, FinetuningConfig
+    from pretrain.tasks.loading import TASKS
+
+    if model.classifier is not None:
+        head = model.classifier
+        return Classification(
+            model.config,
+            causal=head.causal,
+            pooling=head.pooling,
+            finetuning=FinetuningConfig(head_dropout=head.dropout),
+            labels=head.labels.to_dict(),
+            reads_pairs=head.reads_pairs,
+        )
+    if model.objective == "encoder":
+        return Encoder(model.config, pooler=model.has_pooler)
+    return TASKS[model.objective](model.config)

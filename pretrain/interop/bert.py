@@ -1,4 +1,6 @@
-"""BERT (Devlin et al. 2019): ``BertForMaskedLM``, and ``BertModel`` without a head."""
+"""BERT (Devlin et al. 2019): ``BertForMaskedLM``, ``BertForSequenceClassification``, and
+``BertModel`` without a head.
+"""
 
 import re
 from collections.abc import Iterator
@@ -83,6 +85,8 @@ def _rules(config: TransformerConfig, objective: str, pooler: bool) -> Iterator[
         yield from linear("pooler.dense", "bert.pooler.dense", bias_here=True)
     if objective == "mlm":
         yield from _head(config)
+    if objective == "classification":
+        yield from linear("classifier", "classifier", bias_here=True)
 
 
 def _block(here: str, there: str, config: TransformerConfig) -> Iterator[Rule | Filler]:
@@ -118,7 +122,11 @@ def _head(config: TransformerConfig) -> Iterator[Rule | Filler]:
 
 FAMILY = Family(
     model_type="bert",
-    classes={"mlm": "BertForMaskedLM", "encoder": "BertModel"},
+    classes={
+        "mlm": "BertForMaskedLM",
+        "encoder": "BertModel",
+        "classification": "BertForSequenceClassification",
+    },
     prefix="bert.",
     lm_head=f"{_PREDICTIONS}.",
     needs={
@@ -142,4 +150,5 @@ FAMILY = Family(
     other_heads=("bert.pooler.", "cls.seq_relationship.", "classifier.", "qa_outputs."),
     ignored=re.compile(r"embeddings\.(position_ids|token_type_ids)$"),
     takes_segments=True,
+    pooling="cls",
 )

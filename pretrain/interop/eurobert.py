@@ -1,7 +1,8 @@
 """EuroBERT (Boizard et al. 2025): ``EuroBertForMaskedLM``, Llama's block stack read both ways.
 
 It is the standard class nearest to our modern BERT: rotary positions, RMSNorm and a plain head,
-but SwiGLU, and no norm on the embeddings or on queries and keys.
+but SwiGLU, and no norm on the embeddings or on queries and keys. Its class for classification puts
+a dense layer with GELU between pooling and classifier, which ours has not.
 """
 
 from collections.abc import Iterator

@@ -11,6 +11,7 @@ from typing import Any
 
 from pretrain.data.tokenizer import Tokenizer
 from pretrain.errors import UserError
+from pretrain.interop.classifier import write_classifier
 from pretrain.interop.families import FAMILIES
 from pretrain.interop.family import Family, choose
 from pretrain.interop.model_card import model_card
@@ -44,7 +45,8 @@ def export_folder(model: Portable, folder: Path, figures: Mapping[str, Any]) -> 
         write_weights(_weights(model, family), temporary)
         if model.tokenizer_json is not None:
             segments = family.takes_segments and model.config.n_segments > 1
-            write_tokenizer(model.tokenizer_json, length, segments, temporary)
+            classifies = model.classifier is not None
+            write_tokenizer(model.tokenizer_json, length, segments, temporary, classifies)
         if model.objective == "clm":
             _write_json(_ids(model), temporary / "generation_config.json")
         card = model_card(folder.resolve().name, name, model, figures)
@@ -56,6 +58,7 @@ def _config(model: Portable, family: Family, length: int) -> dict[str, Any]:
     assert model.config.vocab_size is not None
     if model.tokenizer_json is not None:
         check_vocabulary(model.tokenizer_json, model.config.vocab_size, "The checkpoint")
+    head = {} if model.classifier is None else write_classifier(model.classifier)
     return {
         "architectures": [family.classes[model.objective]],
         "model_type": family.model_type,
@@ -65,6 +68,7 @@ def _config(model: Portable, family: Family, length: int) -> dict[str, Any]:
         "initializer_range": 0.02,
         **_ids(model),
         **family.write(model.config, length),
+        **head,
     }
 
 

@@ -1,4 +1,8 @@
-"""GPT-2 (Radford et al. 2019): ``GPT2LMHeadModel``. Its matrices are ``(inputs, outputs)``."""
+"""GPT-2 (Radford et al. 2019): ``GPT2LMHeadModel`` and ``GPT2ForSequenceClassification``.
+
+Its matrices are ``(inputs, outputs)``. Its classifier reads the last token that is no filler by
+its id, so that rows must not end with the token that fills.
+"""
 
 import re
 from collections.abc import Iterator
@@ -7,6 +11,7 @@ from typing import Any
 from pretrain.interop.bert import ACTIVATIONS, ACTIVATIONS_READ
 from pretrain.interop.family import Family
 from pretrain.interop.fields import Fields
+from pretrain.interop.portable import CLASSIFIER
 from pretrain.interop.rules import TRANSPOSED, Filler, Rule, linear, norm
 from pretrain.model import TransformerConfig
 
@@ -79,13 +84,15 @@ def _rules(config: TransformerConfig, objective: str, pooler: bool) -> Iterator[
                 zeros=(size,),
             )
     yield from norm("transformer.final_norm", "transformer.ln_f", config)
-    if not config.tie_embeddings:
+    if objective == "classification":
+        yield Rule(CLASSIFIER, ("score.weight",))
+    elif not config.tie_embeddings:
         yield Rule("head.decoder.weight", ("lm_head.weight",))
 
 
 FAMILY = Family(
     model_type="gpt2",
-    classes={"clm": "GPT2LMHeadModel"},
+    classes={"clm": "GPT2LMHeadModel", "classification": "GPT2ForSequenceClassification"},
     prefix="transformer.",
     lm_head="lm_head.",
     needs={
@@ -108,4 +115,5 @@ FAMILY = Family(
     other_heads=("score.", "classifier.", "qa_outputs.", "multiple_choice_head."),
     # Its causal mask was once saved with the weights.
     ignored=re.compile(r"\.attn\.(bias|masked_bias)$"),
+    pooling="last",
 )

@@ -8,11 +8,12 @@ import torch
 from torch import Tensor
 
 from pretrain.errors import UserError
+from pretrain.interop.classifier import read_classifier
 from pretrain.interop.families import FAMILIES
 from pretrain.interop.family import Family
 from pretrain.interop.fields import Fields
-from pretrain.interop.portable import EMBEDDING, HEAD, Objective, Portable, differences
-from pretrain.interop.rules import names, to_ours
+from pretrain.interop.portable import CLASSIFIER, EMBEDDING, HEAD, Objective, Portable, differences
+from pretrain.interop.rules import Rule, names, to_ours
 from pretrain.interop.tokenizer_folder import check_vocabulary, read_tokenizer
 from pretrain.interop.weights import read_json, read_weights
 from pretrain.model import TransformerConfig
@@ -34,6 +35,11 @@ def read_folder(folder: Path) -> tuple[Portable, list[str]]:
     family = _family(fields)
     config = _config(family, fields)
     weights = _Weights(folder, family, config, fields.values.get("architectures"))
+    classifier = None
+    if weights.objective == "classification":
+        classifier = read_classifier(fields, weights.n_labels(), family.causal)
+        labels = classifier.labels
+        weights.notes.append(f"Labels ({labels.kind}): {', '.join(labels.names) or 'a number'}.")
     tokenizer_json, length = read_tokenizer(folder)
     if tokenizer_json is None:
         weights.notes.append("There is no tokenizer.json, vocab.json or vocab.txt: no tokenizer.")
@@ -41,7 +47,9 @@ def read_folder(folder: Path) -> tuple[Portable, list[str]]:
         check_vocabulary(tokenizer_json, fields.size("vocab_size"), folder)
     # "No limit" is written as a huge number, so the longer of the two is never taken.
     trained_len = int(min(config.max_len, length or config.max_len))
-    model = Portable(config, weights.objective, weights.state(), tokenizer_json, trained_len)
+    model = Portable(
+        config, weights.objective, weights.state(), tokenizer_json, trained_len, classifier
+    )
     model.check(folder)
     return model, weights.notes
 
@@ -78,7 +86,9 @@ class _Weights:
         self._drop_copies()
         self.objective = self._objective(architectures)
         pooler = f"{family.prefix}pooler."
-        has_pooler = self.objective == "encoder" and any(n.startswith(pooler) for n in self.tensors)
+        has_pooler = self.objective in ("encoder", "classification") and any(
+            name.startswith(pooler) for name in self.tensors
+        )
         self.rules = list(family.rules(config, self.objective, has_pooler))
         self._check_names()
 
@@ -89,9 +99,16 @@ class _Weights:
             state = to_ours(rules, self.tensors)
         except RuntimeError as error:
             raise UserError(f"{self.folder}: tensors of a wrong shape ({error}).") from error
-        if self.objective != "encoder" and HEAD not in state:
+        if self.objective in ("mlm", "clm") and HEAD not in state:
             state[HEAD] = state[EMBEDDING] if self.config.tie_embeddings else self._new_head()
         return state
+
+    def n_labels(self) -> int:
+        """How many outputs the classifier has."""
+        rule = next(
+            rule for rule in self.rules if isinstance(rule, Rule) and rule.ours == CLASSIFIER
+        )
+        return len(self.tensors[rule.theirs[0]])
 
     def _full_names(self, found: Mapping[str, Tensor]) -> dict[str, Tensor]:
         """With the prefix of the block stack, whether it was saved with it or alone."""
@@ -125,7 +142,9 @@ class _Weights:
 
     def _objective(self, architectures: Any) -> Objective:
         classes = self.family.classes
-        if "clm" in classes:
+        if "classification" in classes and architectures == [classes["classification"]]:
+            return "classification"
+        if self.family.causal:
             return "clm"
         wanted = names(self.family.rules(self.config, "mlm", False))
         if any(name.startswith(self.family.lm_head) for name in wanted):
@@ -139,7 +158,10 @@ class _Weights:
     def _check_names(self) -> None:
         wanted = names(self.rules)
         missing, extra = wanted - self.tensors.keys(), self.tensors.keys() - wanted
-        heads = {name for name in extra if name.startswith(self.family.other_heads)}
+        others = self.family.other_heads
+        if self.objective == "classification":
+            others = (*others, self.family.lm_head)
+        heads = {name for name in extra if name.startswith(others)}
         if self.objective == "clm":
             missing.discard("lm_head.weight")
         if missing or extra - heads:

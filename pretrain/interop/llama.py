@@ -1,10 +1,11 @@
-"""Llama (Touvron et al. 2023): ``LlamaForCausalLM``."""
+"""Llama (Touvron et al. 2023): ``LlamaForCausalLM`` and ``LlamaForSequenceClassification``."""
 
 from collections.abc import Iterator
 from typing import Any
 
 from pretrain.interop.family import Family
 from pretrain.interop.fields import Fields
+from pretrain.interop.portable import CLASSIFIER
 from pretrain.interop.rotary import read_rotary, write_rotary
 from pretrain.interop.rules import Filler, Rule, head_rows, linear, norm
 from pretrain.model import TransformerConfig
@@ -111,13 +112,15 @@ def llama_rules(config: TransformerConfig, objective: str, pooler: bool) -> Iter
         ):
             yield from linear(f"{here}.{ours}", f"{there}.{theirs}", bias_here=bias)
     yield from norm("transformer.final_norm", "model.norm", config)
-    if objective != "encoder" and not config.tie_embeddings:
+    if objective == "classification":
+        yield Rule(CLASSIFIER, ("score.weight",))
+    elif objective != "encoder" and not config.tie_embeddings:
         yield Rule("head.decoder.weight", ("lm_head.weight",))
 
 
 FAMILY = Family(
     model_type="llama",
-    classes={"clm": "LlamaForCausalLM"},
+    classes={"clm": "LlamaForCausalLM", "classification": "LlamaForSequenceClassification"},
     prefix="model.",
     lm_head="lm_head.",
     needs={
@@ -132,4 +135,5 @@ FAMILY = Family(
     rules=llama_rules,
     tied=TIED,
     other_heads=HEADS,
+    pooling="last",
 )

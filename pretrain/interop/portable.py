@@ -7,12 +7,34 @@ from typing import Literal
 import torch
 from torch import Tensor, nn
 
+from pretrain.data.labels import Labels
 from pretrain.errors import UserError
 from pretrain.model import LanguageModelHead, Pooler, Transformer, TransformerConfig
+from pretrain.model.pooling import Pooling
 
-Objective = Literal["mlm", "clm", "encoder"]
+Objective = Literal["mlm", "clm", "encoder", "classification"]
 HEAD = "head.decoder.weight"
+CLASSIFIER = "classifier.weight"
 EMBEDDING = "transformer.embeddings.token.weight"
+
+
+@dataclass(frozen=True)
+class Classifier:
+    """What stands on the block stack of a classifier, its weights apart.
+
+    Attributes:
+        labels: Kind and names.
+        pooling: Which vector stands for the text.
+        causal: Whether the block stack reads from left to right; the classifier then has no bias.
+        dropout: Rate in front of the classifier.
+        reads_pairs: Whether it compares two texts; None where that is not known.
+    """
+
+    labels: Labels
+    pooling: Pooling
+    causal: bool
+    dropout: float
+    reads_pairs: bool | None = None
 
 
 @dataclass(frozen=True)
@@ -22,10 +44,12 @@ class Portable:
     Attributes:
         config: Shape and parts of the network, ``vocab_size`` included.
         objective: What stands on the block stack: a head over the vocabulary (``mlm``, ``clm``),
-            or at most a pooler (``encoder``).
-        state: Tensors under our names: ``transformer.*``, and ``head.*`` or ``pooler.*``.
+            at most a pooler (``encoder``), or a ``classification``'s head.
+        state: Tensors under our names: ``transformer.*``, and ``head.*``, ``pooler.*`` or
+            ``classifier.*``.
         tokenizer_json: The content of its ``tokenizer.json``, if there is one.
         trained_len: Tokens in a row that it was trained on, where that is known.
+        classifier: Of a classification, and only of it.
     """
 
     config: TransformerConfig
@@ -33,10 +57,18 @@ class Portable:
     state: dict[str, Tensor]
     tokenizer_json: str | None = None
     trained_len: int | None = None
+    classifier: Classifier | None = None
+
+    @property
+    def causal(self) -> bool:
+        """Whether the block stack reads from left to right."""
+        return self.objective == "clm" or (self.classifier is not None and self.classifier.causal)
 
     @property
     def has_pooler(self) -> bool:
-        """Whether an encoder's first token is pooled."""
+        """Whether the first token is pooled."""
+        if self.classifier is not None:
+            return self.classifier.pooling == "cls"
         return self.objective == "encoder" and any(n.startswith("pooler.") for n in self.state)
 
     def check(self, where: object) -> None:
@@ -66,12 +98,17 @@ class Portable:
     def _wanted(self) -> dict[str, torch.Size]:
         parts = nn.ModuleDict()
         with torch.device("meta"):
-            trunk = Transformer(self.config, causal=self.objective == "clm")
+            trunk = Transformer(self.config, self.causal)
             parts["transformer"] = trunk
-            if self.objective != "encoder":
+            if self.objective in ("mlm", "clm"):
                 parts["head"] = LanguageModelHead(self.config, trunk.embeddings.token)
-            elif self.has_pooler:
+            if self.has_pooler:
                 parts["pooler"] = Pooler(self.config)
+            if self.classifier is not None:
+                n_outputs = self.classifier.labels.n_outputs
+                parts["classifier"] = nn.Linear(
+                    self.config.d_model, n_outputs, bias=not self.causal
+                )
         return {name: tensor.shape for name, tensor in parts.state_dict().items()}
 
 

@@ -33,7 +33,9 @@ def special_ids(tokenizer: Tokenizer) -> dict[str, int]:
     return {role: index for role, index in found.items() if index is not None}
 
 
-def write_tokenizer(tokenizer_json: str, length: int, segments: bool, folder: Path) -> None:
+def write_tokenizer(
+    tokenizer_json: str, length: int, segments: bool, folder: Path, classifies: bool = False
+) -> None:
     """Write ``tokenizer.json`` and ``tokenizer_config.json``, so that AutoTokenizer reads them.
 
     Args:
@@ -41,6 +43,8 @@ def write_tokenizer(tokenizer_json: str, length: int, segments: bool, folder: Pa
         length: Tokens in a row that the model is good for.
         segments: Whether the model is to be told the segments of a pair.
         folder: Where to write.
+        classifies: Whether texts without BERT's frame are a classifier's: nothing is put around
+            one, and the end token between two, as in training.
     """
     tokenizer = Tokenizer.from_json(tokenizer_json)
     backend = tokenizer.backend
@@ -50,6 +54,12 @@ def write_tokenizer(tokenizer_json: str, length: int, segments: bool, folder: Pa
             single=f"{cls} $A {sep}",
             pair=f"{cls} $A {sep} $B:1 {sep}:1",
             special_tokens=[(cls, tokenizer.cls_id), (sep, tokenizer.sep_id)],
+        )
+    elif classifies:
+        end = [(backend.id_to_token(i), i) for i in (tokenizer.end_id,) if i is not None]
+        between = "".join(f"{name} " for name, _ in end)
+        backend.post_processor = processors.TemplateProcessing(
+            single="$A", pair=f"$A {between}$B", special_tokens=end
         )
     inputs = ["input_ids", "token_type_ids", "attention_mask"]
     settings: dict[str, Any] = {

@@ -34,7 +34,8 @@ class Classification(TransformerTask):
             ``last`` for a causal block stack, which alone has seen all, else ``cls``.
         finetuning: Layer-wise rates, freezing, class weights and the like.
         labels: Kind and names; None until the DataModule is known.
-        reads_pairs: Whether two texts are compared; None until the DataModule is known.
+        reads_pairs: Whether two texts are compared; None until the DataModule is known, and
+            for weights that were trained elsewhere.
 
     Raises:
         ValueError: One sentence, for a configuration that cannot work.
@@ -65,7 +66,7 @@ class Classification(TransformerTask):
                 "blocks of this network."
             )
         self.labels: Labels | None = None if labels is None else Labels.from_dict(labels)
-        self.reads_pairs = bool(reads_pairs)
+        self.reads_pairs = reads_pairs
         self.class_weights: Tensor | None = None
         self.pooler: Pooler | None = None
         self.classifier: nn.Linear = None  # type: ignore[assignment]  # see build_heads

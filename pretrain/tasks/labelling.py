@@ -25,11 +25,13 @@ def label_examples(
         UserError: A text has no tokens, or there are pairs where the model knows none.
     """
     pairs = {example.pair is not None for example in examples}
-    if pairs != {task.reads_pairs} and examples:
-        takes = "two texts each (pair_field)" if task.reads_pairs else "single texts"
+    # Of a classifier that was trained elsewhere it is not known what it reads.
+    reads_pairs = True in pairs if task.reads_pairs is None else task.reads_pairs
+    if pairs != {reads_pairs} and examples:
+        takes = "two texts each (pair_field)" if reads_pairs else "single texts"
         raise UserError(f"This classifier was trained on {takes}: give it the same.")
     max_len = task.trained_len or task.config.max_len
-    framing = Framing(tokenizer_of(task), max_len, task.reads_pairs)
+    framing = Framing(tokenizer_of(task), max_len, reads_pairs)
     rows = framing.rows(examples)
     empty = np.flatnonzero(rows.lengths == 0)
     if len(empty):

@@ -71,8 +71,8 @@ def test_heads_for_other_tasks_are_dropped_by_name(tmp_path):
     assert notes == ["Dropped heads: bert.pooler.dense, cls.seq_relationship.", NO_TOKENIZER]
 
 
-def test_a_classifier_becomes_an_encoder_with_its_pooler(tmp_path):
-    peer = transformers.BertForSequenceClassification(peers.peer_bert().config)
+def test_a_head_that_is_no_classifier_leaves_an_encoder_with_its_pooler(tmp_path):
+    peer = transformers.BertForMultipleChoice(peers.peer_bert().config)
     saved(peer, tmp_path / "x")
     model, notes = read_folder(tmp_path / "x")
     assert (model.objective, model.has_pooler) == ("encoder", True)
