@@ -13,7 +13,7 @@ _PROBLEMS = {
     "multi": "multi_label_classification",
     "regression": "regression",
 }
-# The one number of a regression has a name there; this is the one that they give themselves.
+# What they call a label that has no name; the one number of a regression has to have one too.
 _VALUE = "LABEL_{}"
 
 
@@ -37,7 +37,8 @@ def read_classifier(fields: Fields, n_outputs: int, causal: bool) -> Classifier:
     Whether it was trained on pairs is not said there.
 
     Raises:
-        UserError: The labels are not as many as the outputs, or two have one name.
+        UserError: The labels are not as many as the outputs, two have one name, or the kind and
+            the number of outputs don't go together.
     """
     kind = _kind(fields, n_outputs)
     names = () if kind == "regression" else _names(fields, n_outputs)
@@ -51,8 +52,11 @@ def _kind(fields: Fields, n_outputs: int) -> LabelKind:
     usual: LabelKind = "regression" if n_outputs == 1 else "single"
     problem = fields.choice("problem_type", _PROBLEMS[usual], {p: p for p in _PROBLEMS.values()})
     kind = next(kind for kind in get_args(LabelKind) if _PROBLEMS[kind] == problem)
-    if kind == "regression" and n_outputs > 1:
-        fields.refuse("problem_type", problem, f"another, of {n_outputs} outputs")
+    if (kind == "regression") != (n_outputs == 1):
+        raise UserError(
+            f"{fields.path}: problem_type is {problem!r}, but the classifier has {n_outputs} "
+            "outputs: a regression has 1 here, and the other kinds have more."
+        )
     return kind
 
 

@@ -1,5 +1,6 @@
 import json
 
+import peers
 import pytest
 import torch
 from portables import padded_batch
@@ -7,7 +8,9 @@ from safetensors.torch import load_file
 from tiny import ROWS, fit, make_task
 
 from pretrain.commands.export import run
+from pretrain.data.labels import Labels
 from pretrain.errors import UserError
+from pretrain.tasks import Classification, save_task
 from pretrain.tasks.warm_start import read_checkpoint
 
 
@@ -91,3 +94,21 @@ def test_compiled_or_plain_a_checkpoint_loads_as_either_and_exports(
     assert not any("_orig_mod" in name for name in weights)
     embedding = task.transformer.embeddings.token.weight
     assert torch.equal(weights["model.embed_tokens.weight"], embedding)
+
+
+def test_a_classifier_is_told_with_its_class_and_figures(tmp_path, capsys):
+    run_folder = tmp_path / "runs" / "judge"
+    (run_folder / "checkpoints").mkdir(parents=True)
+    card = {"status": "finished", "val_accuracy": 0.875, "val_matthews": 0.5}
+    (run_folder / "summary.json").write_text(json.dumps(card))
+    labels = Labels("single", ("bad", "good")).to_dict()
+    task = Classification(peers.GPT2, causal=True, labels=labels, reads_pairs=False)
+    task.configure_model()
+    save_task(task, run_folder / "checkpoints" / "best.ckpt")
+    run([str(run_folder / "checkpoints" / "best.ckpt"), str(tmp_path / "out")])
+    said = capsys.readouterr().out
+    assert "a GPT2ForSequenceClassification" in said
+    assert "AutoModelForSequenceClassification.from_pretrained(" in said
+    text = (tmp_path / "out" / "README.md").read_text()
+    for part in ("`bad`, `good`", "| validation accuracy | 0.8750 |", "correlation | 0.5000 |"):
+        assert part in text

@@ -13,6 +13,7 @@ from transformers import (
     AutoModel,
     AutoModelForCausalLM,
     AutoModelForMaskedLM,
+    AutoModelForSequenceClassification,
     AutoTokenizer,
     pipeline,
 )
@@ -52,11 +53,35 @@ def facts(folder, case):
     return found
 
 
+def labels(folder, case):
+    """What one exported classifier says of the texts, or pairs, of its case."""
+    auto = AutoModelForSequenceClassification
+    model, info = auto.from_pretrained(folder, output_loading_info=True)
+    tokenizer = AutoTokenizer.from_pretrained(folder)
+    texts, seconds = case["texts"], case["seconds"]
+    with torch.no_grad():
+        logits = model.eval()(**tokenizer(texts, seconds, padding=True, return_tensors="pt")).logits
+    classify = pipeline("text-classification", model=str(folder))
+    inputs = texts
+    if seconds is not None:
+        pairs = zip(texts, seconds, strict=True)
+        inputs = [{"text": text, "text_pair": second} for text, second in pairs]
+    return {
+        "loading": {key: sorted(map(str, value)) for key, value in info.items() if value},
+        "class": type(model).__name__,
+        "names": [model.config.id2label[index] for index in range(model.config.num_labels)],
+        "difference": float((logits - case["logits"]).abs().max()),
+        "one by one": classify(inputs),
+        "in batches": classify(inputs, batch_size=3),
+    }
+
+
 def main():
     """Print the facts of every case."""
     folder = Path(sys.argv[1])
     cases = torch.load(folder / "exchange.pt", weights_only=True)
-    result = {name: facts(folder / name, case) for name, case in cases.items()}
+    tell = {"classification": labels}
+    result = {n: tell.get(c["objective"], facts)(folder / n, c) for n, c in cases.items()}
     print(json.dumps({"cases": result, "knows_us": "pretrain" in sys.modules}))
 
 

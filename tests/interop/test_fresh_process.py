@@ -6,16 +6,21 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import peers
 import pytest
 import torch
-from portables import padded_batch
+from portables import padded_batch, shaken
 from tiny import ROWS, fit, make_task
 
+from pretrain.commands.classify import run as classify
 from pretrain.commands.export import run as export
+from pretrain.data.framing import Framing
+from pretrain.data.labelled import Example
+from pretrain.data.labels import Labels
 from pretrain.data.tokenizer import Tokenizer
 from pretrain.data.tokenizer_training import TokenizerRule, train_tokenizer
-from pretrain.tasks import Encoder, save_task
+from pretrain.tasks import Classification, Encoder, save_task
 
 CORPUS = [
     "the cat sat on the mat, and the dog sat by the door.",
@@ -40,6 +45,17 @@ MODELS = {
     "llama-tied": ("clm", "char", {**LLAMA, "tie_embeddings": True, "n_kv_heads": 1}),
     "encoder": ("encoder", "wordpiece", peers.BERT),
 }
+
+# causal, its tokenizer, shape, whether it compares two texts, and its class there
+CLASSIFIERS = {
+    "bert-texts": (False, "wordpiece", peers.BERT, False, "BertForSequenceClassification"),
+    "bert-pairs": (False, "wordpiece", peers.BERT, True, "BertForSequenceClassification"),
+    "gpt2-texts": (True, "bpe", peers.GPT2, False, "GPT2ForSequenceClassification"),
+    "gpt2-pairs": (True, "bpe", peers.GPT2, True, "GPT2ForSequenceClassification"),
+}
+SHORT = ["the cat", "a dog sat by the mat", "naïve café", "the door"]
+SECONDS = ["the dog sat", "a", "the cat and the door", "a mat"]
+NAMES = ("bad", "good", "so-so")
 
 
 def tokenizer_of(kind):
@@ -70,9 +86,45 @@ def case_of(task, tokenizer):
             "states": states, "texts": TEXTS}  # fmt: skip
 
 
+def classified(name, folder):
+    """An exported classifier's case, and what ``pretrain classify`` says of each row."""
+    causal, kind, network, pairs, _ = CLASSIFIERS[name]
+    tokenizer = tokenizer_of(kind)
+    torch.manual_seed(0)
+    network = {**network, "vocab_size": tokenizer.vocab_size, "max_len": 64}
+    labels = Labels("single", NAMES).to_dict()
+    task = Classification(network, causal=causal, labels=labels, reads_pairs=pairs)
+    task.configure_model()
+    task.tokenizer_json, task.trained_len = tokenizer.to_json(), 64
+    checkpoint = folder / f"{name}.ckpt"
+    save_task(shaken(task), checkpoint)
+    export([str(checkpoint), str(folder / name)])
+    rows = [{"text": a, "pair": b} for a, b in zip(SHORT, SECONDS, strict=True)]
+    (folder / "rows.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in rows))
+    field = ["--pair_field", "pair"] if pairs else []
+    out = folder / f"{name}.jsonl"
+    classify([str(checkpoint), "--file", str(folder / "rows.jsonl"), "--out", str(out), *field])
+    said = [json.loads(line) for line in out.read_text().splitlines()]
+    framing = Framing(tokenizer, 64, pairs)
+    logits = []
+    for a, b in zip(SHORT, SECONDS, strict=True):
+        row = framing.rows([Example(a, "", b if pairs else None)])
+        parts = row.padded(np.array([0]), int(row.lengths[0]), 0)
+        batch = {key: torch.from_numpy(part) for key, part in parts.items()}
+        if not (pairs and framing.has_frame):
+            del batch["segment_ids"]
+        with torch.no_grad():
+            logits.append(task(**batch))
+    case = {"objective": "classification", "texts": SHORT, "seconds": SECONDS if pairs else None,
+            "logits": torch.cat(logits)}  # fmt: skip
+    return case, said
+
+
 @pytest.fixture(scope="module")
 def exchange(tmp_path_factory):
-    """(our tokenizers, our tasks, what the other process says of each export)."""
+    """What is known of each export: our tokenizers, our tasks (of a classifier what ``pretrain
+    classify`` says), and what the other process says.
+    """
     folder = tmp_path_factory.mktemp("exports")
     tokenizers, tasks, cases = {}, {}, {}
     for name, (objective, kind, network) in MODELS.items():
@@ -81,6 +133,9 @@ def exchange(tmp_path_factory):
         tasks[name] = trained(objective, network, tokenizers[name], checkpoint)
         export([str(checkpoint), str(folder / name)])
         cases[name] = case_of(tasks[name], tokenizers[name])
+    said = {}
+    for name in CLASSIFIERS:
+        cases[name], said[name] = classified(name, folder)
     torch.save(cases, folder / "exchange.pt")
     script = Path(__file__).with_name("load_exports.py")
     environment = {k: v for k, v in os.environ.items() if k != "PYTHONPATH"}
@@ -95,7 +150,7 @@ def exchange(tmp_path_factory):
     assert done.returncode == 0, done.stderr[-2000:]
     answer = json.loads(done.stdout.splitlines()[-1])
     assert not answer["knows_us"]
-    return tokenizers, tasks, answer["cases"]
+    return tokenizers, {**tasks, **said}, answer["cases"]
 
 
 @pytest.mark.parametrize("name", MODELS)
@@ -136,3 +191,18 @@ def test_the_usual_pipelines_work(exchange):
             assert len(found[name]["filled"]) == 3
         if objective == "clm":
             assert [text[:1] for text in found[name]["written"]] == ["t", "a"]
+
+
+@pytest.mark.parametrize("name", CLASSIFIERS)
+def test_a_classifier_says_the_same_there(name, exchange):
+    _, said, found = exchange
+    there = found[name]
+    assert there["loading"] == {}
+    assert there["class"] == CLASSIFIERS[name][-1]
+    assert there["names"] == list(NAMES)
+    assert there["difference"] < 1e-5  # of a padded batch there from each row alone here
+    for way in ("one by one", "in batches"):
+        for theirs, ours in zip(there[way], said[name], strict=True):
+            assert theirs["label"] == ours["label"]
+            expected = ours["probabilities"][ours["label"]]
+            assert theirs["score"] == pytest.approx(expected, abs=1e-5)

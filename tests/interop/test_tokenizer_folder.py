@@ -2,6 +2,7 @@ import json
 
 import pytest
 import transformers
+from tokenizers import processors
 
 from pretrain.data.tokenizer import Tokenizer
 from pretrain.data.tokenizer_training import TokenizerRule, train_tokenizer
@@ -54,6 +55,20 @@ def test_a_gpt_fills_with_its_end_token_and_has_no_segments(kind, tmp_path):
     encoded = theirs(["the cat", "a"], padding=True)
     assert encoded.keys() == {"input_ids", "attention_mask"}
     assert encoded["attention_mask"][1][-1] == 0
+
+
+def test_a_classifiers_texts_get_nothing_but_the_end_token_between_two(tmp_path):
+    ours = trained("bpe")
+    # What a published tokenizer may put around texts was not there in training.
+    ours.backend.post_processor = processors.TemplateProcessing(
+        single="<|endoftext|> $A", pair="<|endoftext|> $A $B",
+        special_tokens=[("<|endoftext|>", ours.eos_id)],
+    )  # fmt: skip
+    write_tokenizer(ours.to_json(), 16, False, tmp_path, classifies=True)
+    theirs = transformers.AutoTokenizer.from_pretrained(tmp_path)
+    first, second = ours.encode_prompt("the cat"), ours.encode_prompt("a dog")
+    assert theirs("the cat")["input_ids"] == first
+    assert theirs("the cat", "a dog")["input_ids"] == [*first, ours.eos_id, *second]
 
 
 def test_a_tokenizer_without_an_end_token_has_no_roles_for_it(tmp_path):
