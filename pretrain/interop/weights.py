@@ -18,24 +18,36 @@ _OLD_NAMES = {".gamma": ".weight", ".beta": ".bias"}
 
 
 def write_weights(tensors: Mapping[str, Tensor], folder: Path) -> None:
-    """Write ``model.safetensors`` as ``transformers`` does: with the format in its metadata."""
-    save_file(dict(tensors), folder / WEIGHTS, metadata={"format": "pt"})
+    """Write ``model.safetensors`` as ``transformers`` does: with the format in its metadata.
+
+    Raises:
+        OSError: It can't be written, as on a full disk.
+    """
+    try:
+        save_file(dict(tensors), folder / WEIGHTS, metadata={"format": "pt"})
+    except SafetensorError as error:
+        raise OSError(str(error)) from error
 
 
 def read_weights(folder: Path) -> dict[str, Tensor]:
     """All tensors of ``model.safetensors`` or of the shards that its index names.
 
     Raises:
-        UserError: There is none, a shard is missing, or a file can't be read.
+        UserError: There is none, a shard is missing, a tensor is in two of them, or a file can't
+            be read.
     """
     tensors: dict[str, Tensor] = {}
     for name in _files(folder):
         if not (folder / name).is_file():
             raise UserError(f"{folder / INDEX} names {name}, but there is no such file.")
         try:
-            tensors.update(load_file(folder / name))
+            shard = load_file(folder / name)
         except (SafetensorError, OSError) as error:
             raise UserError(f"{folder / name} can't be read as safetensors ({error}).") from error
+        twice = sorted(tensors.keys() & shard.keys())
+        if twice:
+            raise UserError(f"{folder / name} holds {twice[0]}, which another shard holds too.")
+        tensors |= shard
     return {_new_name(name): tensor for name, tensor in tensors.items()}
 
 
@@ -49,7 +61,7 @@ def read_json(path: Path) -> dict[str, Any]:
         content = json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
         raise UserError(f"{path.parent} holds no {path.name}.") from None
-    except (ValueError, OSError) as error:
+    except (ValueError, RecursionError, OSError) as error:
         raise UserError(f"{path} can't be read as JSON ({error}).") from error
     if not isinstance(content, dict):
         raise UserError(f"{path} holds no JSON object.")
@@ -61,11 +73,11 @@ def _files(folder: Path) -> list[str]:
         return [WEIGHTS]
     if (folder / INDEX).is_file():
         shards = read_json(folder / INDEX).get("weight_map")
-        names = sorted(set(shards.values())) if isinstance(shards, dict) else []
+        names = list(shards.values()) if isinstance(shards, dict) else []
         # A name of another folder's file is none of ours to open.
-        if not names or any(Path(name).name != name for name in names):
+        if not names or not all(isinstance(n, str) and Path(n).name == n for n in names):
             raise UserError(f"{folder / INDEX} names no files beside it.")
-        return names
+        return sorted(set(names))
     if any(folder.glob("pytorch_model*.bin")):
         raise UserError(
             f"{folder} holds its weights as a pickle, which could run code: load them with "

@@ -53,4 +53,7 @@ def save_task(task: TransformerTask, path: Path) -> None:
     }
     task.on_save_checkpoint(checkpoint)
     with written_whole(path) as temporary:
-        torch.save(checkpoint, temporary)
+        try:
+            torch.save(checkpoint, temporary)
+        except RuntimeError as error:  # what torch makes of a full disk
+            raise UserError(f"{path} can't be written (is the disk full? {error})") from error

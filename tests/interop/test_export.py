@@ -5,6 +5,7 @@ import peers
 import pytest
 import torch
 import transformers
+from disks import full_disk
 from portables import exported, largest_difference, portable_of, shaken
 from safetensors import safe_open
 from tiny import make_task
@@ -100,3 +101,9 @@ def test_weights_in_half_precision_become_float32(bert, tmp_path):
     export_folder(bert, tmp_path / "x", {})
     with safe_open(tmp_path / "x" / "model.safetensors", "pt") as file:
         assert {file.get_tensor(name).dtype for name in file.keys()} == {torch.float32}  # noqa: SIM118
+
+
+def test_a_full_disk_is_told_in_one_sentence_and_leaves_nothing(bert, tmp_path):
+    with full_disk(), pytest.raises(UserError, match="model can't be written"):
+        export_folder(bert, tmp_path / "model", {})
+    assert not list(tmp_path.iterdir())

@@ -2,6 +2,7 @@ import json
 
 import pytest
 import torch
+from disks import full_disk
 from safetensors.torch import save_file
 
 from pretrain.errors import UserError
@@ -32,7 +33,17 @@ def test_a_missing_shard_is_named(tmp_path):
         read_weights(tmp_path)
 
 
-@pytest.mark.parametrize("name", ["../1.safetensors", "/etc/passwd", "a/b.safetensors"])
+def test_a_tensor_in_two_shards_is_refused(tmp_path):
+    save_file({"a": torch.ones(1)}, tmp_path / "1.safetensors")
+    save_file({"a": torch.zeros(1), "b": torch.ones(2)}, tmp_path / "2.safetensors")
+    shards(tmp_path, {"a": "1.safetensors", "b": "2.safetensors"})
+    with pytest.raises(UserError, match=r"2\.safetensors holds a, which another shard"):
+        read_weights(tmp_path)
+
+
+@pytest.mark.parametrize(
+    "name", ["../1.safetensors", "/etc/passwd", "a/b.safetensors", 5, None, ["1.safetensors"]]
+)
 def test_shards_lie_in_the_folder(name, tmp_path):
     shards(tmp_path, {"a": name})
     with pytest.raises(UserError, match="names no files beside it"):
@@ -52,6 +63,17 @@ def test_no_weights_and_broken_ones_are_told_apart(tmp_path):
     (tmp_path / "model.safetensors").write_bytes(b"x" * 100)
     with pytest.raises(UserError, match="can't be read as safetensors"):
         read_weights(tmp_path)
+
+
+def test_a_full_disk_is_a_failure_to_write(tmp_path):
+    with full_disk(), pytest.raises(OSError, match="large"):
+        write_weights({"a": torch.ones(10_000)}, tmp_path)
+
+
+def test_nested_beyond_all_reason_is_no_json(tmp_path):
+    (tmp_path / "config.json").write_text('{"a":' * 100_000)
+    with pytest.raises(UserError, match="can't be read as JSON"):
+        read_json(tmp_path / "config.json")
 
 
 def test_early_names_of_norms_are_those_of_today(tmp_path):
