@@ -29,6 +29,8 @@ def run(argv: list[str]) -> None:
     prompts = _prompts(options)
     if options.n_samples < 1:
         raise UserError(f"n_samples is {options.n_samples}; it must be at least 1.")
+    if not 0 <= options.seed < 2**63:
+        raise UserError(f"seed is {options.seed}; it must be 0 or above, and below 2**63.")
     if 1 < options.n_beams < options.n_samples:
         raise UserError(
             f"n_samples is {options.n_samples}, but a search with n_beams {options.n_beams} "

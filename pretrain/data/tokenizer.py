@@ -10,6 +10,7 @@ import numpy as np
 from tokenizers import Tokenizer as Backend
 
 from pretrain.data.files import written_whole
+from pretrain.errors import UserError
 
 # What the usual tokenizers call their special tokens, the likeliest first.
 _ROLES = {
@@ -76,7 +77,12 @@ class Tokenizer:
         return [np.array(encoding.ids, dtype=np.int32) for encoding in encodings]
 
     def encode_prompt(self, text: str) -> list[int]:
-        """The ids of a prompt in which ``[MASK]`` or ``<|endoftext|>`` means the token."""
+        """The ids of a prompt in which ``[MASK]`` or ``<|endoftext|>`` means the token.
+
+        Raises UserError for bytes that are no UTF-8, which a command line passes on as surrogates.
+        """
+        if not text.isascii() and any("\ud800" <= character <= "\udfff" for character in text):
+            raise UserError("The text holds bytes that are no UTF-8.")
         return self.backend.encode(text, add_special_tokens=False).ids
 
     def decode(self, ids: Iterable[int]) -> str:

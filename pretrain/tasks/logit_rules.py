@@ -38,6 +38,7 @@ def keep_top_p(logits: Tensor, p: float) -> Tensor:
     ranked, order = logits.sort(dim=-1, descending=True, stable=True)
     mass = ranked.softmax(dim=-1)
     beyond = mass.cumsum(dim=-1) - mass >= p
+    beyond[:, 0] = False  # however small p is: float32 may take it for 0
     return logits.masked_fill(torch.zeros_like(beyond).scatter(-1, order, beyond), -torch.inf)
 
 

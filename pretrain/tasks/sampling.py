@@ -63,8 +63,10 @@ class Decoding:
                 raise UserError(f"{name} is {value}; it must be above 0 and at most 1.")
         if not 0 <= self.temperature < float("inf"):
             raise UserError(f"temperature is {self.temperature}; it must be 0 or above.")
-        if not 0 < self.repetition_penalty < float("inf"):
-            raise UserError(f"repetition_penalty is {self.repetition_penalty}; it must be above 0.")
+        if not 0.01 <= self.repetition_penalty <= 100:  # far more than is of use; none overflows
+            raise UserError(
+                f"repetition_penalty is {self.repetition_penalty}; it must be from 0.01 to 100."
+            )
         if "" in self.stop:
             raise UserError("A stop string is empty, so nothing could be written: leave it out.")
         if self.n_beams > 1 and (self.temperature, self.top_k, self.top_p, self.min_p) != (

@@ -35,6 +35,7 @@ def kept(logits):
         ("top_k", 3, [0, 1, 3]),
         ("top_k", 4, [0, 1, 2, 3, 4]),  # the fourth and the fifth are alike
         ("top_k", 99, [0, 1, 2, 3, 4]),
+        ("top_p", 1e-300, [1]),
         ("top_p", 1e-9, [1]),
         ("top_p", 0.49, [1]),
         ("top_p", 0.51, [1, 3]),
