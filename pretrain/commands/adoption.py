@@ -63,6 +63,8 @@ def refuse_contradictions(
     free = set(_FREE)
     if use == "warm_start" or recorded["position"] != "learned":
         free.add("max_len")  # learned positions are weights, which only a warm start resizes
+    if recorded["position"] == "sinusoidal" and recorded["position_scale"] is None:
+        free.discard("init")  # it decides how large the sinusoids are
     if use != "continue":
         free |= _CONTEXT
     differs = {key: value for key, value in asked.items() if value != recorded.get(key, value)}

@@ -35,6 +35,16 @@ def test_what_changes_no_weight_may_differ(use):
     refuse_contradictions({**rotary, "max_len": 128}, rotary, "a.ckpt", use)
 
 
+@pytest.mark.parametrize("use", USES)
+def test_the_initialisation_may_differ_unless_it_sets_the_size_of_positions(use):
+    network = {**NETWORK, "position": "sinusoidal", "init": "zero_output"}
+    asked = {**network, "init": "normal"}
+    with pytest.raises(UserError, match=r"init is normal, but a\.ckpt has zero_output"):
+        refuse_contradictions(asked, network, "a.ckpt", use)
+    for fixed in ({"position": "learned"}, {"position_scale": 1.0}):
+        refuse_contradictions({**asked, **fixed}, {**network, **fixed}, "a.ckpt", use)
+
+
 def test_a_warm_start_may_have_another_number_of_learned_positions():
     refuse_contradictions({**NETWORK, "max_len": 128}, NETWORK, "a.ckpt", "warm_start")
 
