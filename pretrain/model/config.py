@@ -1,7 +1,8 @@
 """The one description that every Transformer of this package is built from."""
 
-from dataclasses import dataclass
-from typing import Literal
+import math
+from dataclasses import dataclass, fields
+from typing import Literal, get_args, get_origin
 
 
 @dataclass(frozen=True)
@@ -100,6 +101,7 @@ class TransformerConfig:
     )
 
     def __post_init__(self) -> None:
+        self._check_choices()
         self._check_sizes()
         self._check_attention()
         self._check_combinations()
@@ -123,6 +125,14 @@ class TransformerConfig:
     def embedding_std(self) -> float:
         """Standard deviation of fresh token embeddings; see the table in ``initialization.py``."""
         return 1.0 if self.init == "zero_output" else 0.02
+
+    def _check_choices(self) -> None:
+        for field in fields(self):
+            value, choices = getattr(self, field.name), get_args(field.type)
+            if get_origin(field.type) is Literal and value not in choices:
+                raise ValueError(f"{field.name} is {value!r}; it must be {' or '.join(choices)}.")
+            if isinstance(value, float) and not math.isfinite(value):
+                raise ValueError(f"{field.name} is {value}; it must be a finite number.")
 
     def _check_sizes(self) -> None:
         for name in ("vocab_size", "d_model", "n_layers", "n_heads", "n_kv_heads", "d_ff",

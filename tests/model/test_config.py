@@ -17,6 +17,10 @@ from pretrain.model import TransformerConfig
         ({"tie_embeddings": True, "init": "zero_output"}, ["tie_embeddings", "zero_output"]),
         ({"norm_eps": 0.0}, ["norm_eps"]),
         ({"n_segments": -1}, ["n_segments", "-1"]),
+        ({"norm_eps": float("nan")}, ["norm_eps", "nan"]),
+        ({"rotary_base": float("inf")}, ["rotary_base", "inf"]),
+        ({"position": "rotray"}, ["position", "rotray", "rotary"]),
+        ({"init": "glorot"}, ["init", "glorot", "xavier"]),
     ],
 )
 def test_a_configuration_that_cannot_work_is_refused_in_one_sentence(wrong, words):
