@@ -18,6 +18,8 @@ from pretrain.interop.tokenizer_folder import check_vocabulary, read_tokenizer
 from pretrain.interop.weights import read_json, read_weights
 from pretrain.model import TransformerConfig
 
+_LARGEST_SIZE = 2**24  # of one dimension; beyond it torch can't count the weights
+
 
 def read_folder(folder: Path) -> tuple[Portable, list[str]]:
     """The model in ``folder``, float32, and one line for each thing that is worth knowing.
@@ -46,7 +48,7 @@ def read_folder(folder: Path) -> tuple[Portable, list[str]]:
     else:
         check_vocabulary(tokenizer_json, fields.size("vocab_size"), folder)
     # "No limit" is written as a huge number, so the longer of the two is never taken.
-    trained_len = int(min(config.max_len, length or config.max_len))
+    trained_len = max(int(min(config.max_len, length or config.max_len)), 1)
     model = Portable(
         config, weights.objective, weights.state(), tokenizer_json, trained_len, classifier
     )
@@ -64,9 +66,12 @@ def _family(fields: Fields) -> Family:
 
 
 def _config(family: Family, fields: Fields) -> TransformerConfig:
-    values = family.read(fields)
+    values = {"vocab_size": fields.size("vocab_size"), **family.read(fields)}
+    largest = max(value for value in values.values() if isinstance(value, int))
+    if largest > _LARGEST_SIZE:
+        raise UserError(f"{fields.path}: {largest} is no size that a network has.")
     try:
-        return TransformerConfig(vocab_size=fields.size("vocab_size"), **values)
+        return TransformerConfig(**values)
     except ValueError as error:
         raise UserError(f"{fields.path}: {error}") from error
 
@@ -80,6 +85,10 @@ class _Weights:
         self.folder, self.family, self.config = folder, family, config
         self.notes: list[str] = []
         self.tensors = self._full_names(read_weights(folder))
+        if config.n_layers > len(self.tensors):  # else a slip would name tensors without end
+            raise UserError(
+                f"{folder}: {len(self.tensors)} tensors can't be {config.n_layers} layers."
+            )
         dtypes = {str(t.dtype).removeprefix("torch.") for t in self.tensors.values()} - {"float32"}
         if dtypes:
             self.notes.append(f"Weights in {', '.join(sorted(dtypes))} become float32.")

@@ -226,6 +226,27 @@ def test_what_would_change_the_computation_is_refused_by_name(make, field, value
     assert "\n" not in str(error.value)
 
 
+@pytest.mark.parametrize("field", ["hidden_size", "type_vocab_size", "vocab_size"])
+@pytest.mark.parametrize("value", [10**9, 10**12, 10**30])
+def test_a_size_beyond_all_networks_is_refused_at_once(field, value, tmp_path):
+    saved(peers.peer_bert(), tmp_path / "x", **{field: value})
+    with pytest.raises(UserError, match=str(value)):
+        read_folder(tmp_path / "x")
+
+
+def test_more_layers_than_tensors_are_refused_at_once(tmp_path):
+    saved(peers.peer_bert(), tmp_path / "x", num_hidden_layers=10**7)
+    with pytest.raises(UserError, match="tensors can't be 10000000 layers"):
+        read_folder(tmp_path / "x")
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf")])
+def test_a_number_that_is_none_is_refused(value, tmp_path):
+    saved(peers.peer_bert(), tmp_path / "x", layer_norm_eps=value)
+    with pytest.raises(UserError, match="norm_eps is "):
+        read_folder(tmp_path / "x")
+
+
 def test_a_cap_on_the_logits_that_is_left_out_is_the_classs_own(tmp_path):
     folder = saved(peers.peer_nanochat(), tmp_path / "x")
     config = json.loads((folder / "config.json").read_text())
@@ -244,7 +265,7 @@ def test_dropout_is_taken_over(tmp_path):
 
 @pytest.mark.parametrize(
     ("stated", "length"),
-    [(1000000000000000019884624838656, 24), (1e30, 24), (None, 24), (16, 16), (512, 24)],
+    [(1000000000000000019884624838656, 24), (1e30, 24), (None, 24), (16, 16), (512, 24), (0.5, 1)],
 )
 def test_no_limit_is_never_taken_for_a_length(stated, length, tmp_path):
     folder = saved(peers.peer_bert(), tmp_path / "x")
