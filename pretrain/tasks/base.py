@@ -235,9 +235,9 @@ class TransformerTask(LightningModule):
         """Useful floating-point operations of training per input token (forward and backward).
 
         6 per weight of the blocks' matrices that a token goes through (of experts, those chosen),
-        12·n_layers·seq·d_model for attention (half of it where it is causal; under a sliding
-        window that instead of seq), and what the head costs
-        (Kaplan et al. 2020, section 2.1; Chowdhery et al. 2022, appendix B).
+        12·n_layers·keys·d_model for attention, and what the head costs (Kaplan et al. 2020,
+        section 2.1; Chowdhery et al. 2022, appendix B). ``keys`` is how many a token sees on
+        average: all seq, half of them where attention is causal, fewer under a sliding window.
         """
         config = self.config
         blocks = 0.0
@@ -245,7 +245,9 @@ class TransformerTask(LightningModule):
             chosen = config.experts_per_token / config.n_experts if ".experts." in name else 1.0
             blocks += chosen * weight.numel() if weight.ndim == 2 else 0.0
         reach = min(seq_len, config.sliding_window or seq_len)
-        attention = 12 * config.n_layers * reach * config.d_model * (0.5 if self.causal else 1)
+        past = reach - reach**2 / (2 * max(seq_len, 1))  # the first tokens have fewer behind them
+        keys = past if self.causal else 2 * past
+        attention = 12 * config.n_layers * keys * config.d_model
         return 6 * blocks + attention + self.head_flops_per_token()
 
     def head_flops_per_token(self) -> float:

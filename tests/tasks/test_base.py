@@ -188,6 +188,18 @@ def test_training_flops_are_those_of_the_usual_count():
     assert task.flops_per_token(seq) == pytest.approx(masked)
 
 
+@pytest.mark.parametrize("kind", ["clm", "mlm"])
+@pytest.mark.parametrize("window", [16, 64, 256])
+def test_flops_of_a_window_are_those_of_the_keys_in_sight(kind, window):
+    seq, shape = 256, {"d_model": 16, "n_layers": 2, "n_heads": 2, "vocab_size": 29}
+    windowed = make_task(kind, network={**shape, "sliding_window": window}).flops_per_token(seq)
+    distance = torch.arange(seq)[:, None] - torch.arange(seq)
+    near = distance.abs() < window
+    keys = float((near & (distance >= 0) if kind == "clm" else near).sum()) / seq
+    attention = windowed - make_task(kind, network=shape).flops_per_token(0)
+    assert attention == pytest.approx(12 * 2 * keys * 16, rel=0.04)  # half a token more or less
+
+
 @pytest.mark.parametrize("wrong", [{"lr": 0.0}, {"label_smoothing": 1.0}])
 def test_rates_that_make_no_sense_are_refused(wrong):
     with pytest.raises(ValueError, match=next(iter(wrong))):
