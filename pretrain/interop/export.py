@@ -45,8 +45,14 @@ def export_folder(model: Portable, folder: Path, figures: Mapping[str, Any]) -> 
         write_weights(_weights(model, family), temporary)
         if model.tokenizer_json is not None:
             segments = family.takes_segments and model.config.n_segments > 1
-            classifies = model.classifier is not None
-            write_tokenizer(model.tokenizer_json, length, segments, temporary, classifies)
+            write_tokenizer(
+                model.tokenizer_json,
+                length,
+                segments,
+                temporary,
+                classifies=model.classifier is not None,
+                writes=model.objective == "clm",
+            )
         if model.objective == "clm":
             _write_json(_ids(model), temporary / "generation_config.json")
         card = model_card(folder.resolve().name, name, model, figures)
@@ -76,7 +82,7 @@ def _ids(model: Portable) -> dict[str, int | None]:
     """Ids of special tokens; null where a class would otherwise take another tokenizer's."""
     ids: dict[str, int] = {}
     if model.tokenizer_json is not None:
-        ids = special_ids(Tokenizer.from_json(model.tokenizer_json))
+        ids = special_ids(Tokenizer.from_json(model.tokenizer_json), model.objective == "clm")
     found: dict[str, int | None] = {f"{r}_token_id": ids.get(r) for r in ("pad", "bos", "eos")}
     if model.objective != "clm":
         found |= {f"{r}_token_id": ids[r] for r in ("mask", "cls", "sep") if r in ids}

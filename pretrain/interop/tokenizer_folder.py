@@ -15,26 +15,34 @@ _FILES = ("tokenizer.json", "vocab.json", "vocab.txt")
 _SETTINGS = "tokenizer_config.json"
 
 
-def special_ids(tokenizer: Tokenizer) -> dict[str, int]:
-    """The id of each role that the tokenizer can fill, by the names that ``transformers`` has."""
+def special_ids(tokenizer: Tokenizer, writes: bool = False) -> dict[str, int]:
+    """The id of each role that the tokenizer can fill, by the names that ``transformers`` has.
+
+    Of a model that ``writes`` the end token is what closes a document, be it BERT's [SEP].
+    """
     found = {
         "pad": tokenizer.pad_id,
         "unk": tokenizer.unk_id,
         "cls": tokenizer.cls_id,
         "sep": tokenizer.sep_id,
         "mask": tokenizer.mask_id,
-        "eos": tokenizer.eos_id,
+        "eos": tokenizer.end_id if writes else tokenizer.eos_id,
     }
-    if tokenizer.cls_id is None:
+    if writes or tokenizer.cls_id is None:
         # What closes a document here also opens the next; others have a token of its own for that.
-        found["bos"] = tokenizer.eos_id if tokenizer.bos_id is None else tokenizer.bos_id
+        found["bos"] = found["eos"] if tokenizer.bos_id is None else tokenizer.bos_id
         if tokenizer.pad_id is None:
-            found["pad"] = tokenizer.eos_id  # the mask says what is filler
+            found["pad"] = found["eos"]  # the mask says what is filler
     return {role: index for role, index in found.items() if index is not None}
 
 
 def write_tokenizer(
-    tokenizer_json: str, length: int, segments: bool, folder: Path, classifies: bool = False
+    tokenizer_json: str,
+    length: int,
+    segments: bool,
+    folder: Path,
+    classifies: bool = False,
+    writes: bool = False,
 ) -> None:
     """Write ``tokenizer.json`` and ``tokenizer_config.json``, so that AutoTokenizer reads them.
 
@@ -45,14 +53,15 @@ def write_tokenizer(
         folder: Where to write.
         classifies: Whether texts without BERT's frame are a classifier's: nothing is put around
             one, and the end token between two, as in training.
+        writes: Whether the model goes on with a text, so that no frame may close it.
     """
     tokenizer = Tokenizer.from_json(tokenizer_json)
     backend = tokenizer.backend
     if tokenizer.cls_id is not None and tokenizer.sep_id is not None:
         cls, sep = (backend.id_to_token(i) for i in (tokenizer.cls_id, tokenizer.sep_id))
         backend.post_processor = processors.TemplateProcessing(
-            single=f"{cls} $A {sep}",
-            pair=f"{cls} $A {sep} $B:1 {sep}:1",
+            single="$A" if writes else f"{cls} $A {sep}",
+            pair="$A $B" if writes else f"{cls} $A {sep} $B:1 {sep}:1",
             special_tokens=[(cls, tokenizer.cls_id), (sep, tokenizer.sep_id)],
         )
     elif classifies:
@@ -69,7 +78,7 @@ def write_tokenizer(
         "model_input_names": inputs if segments else [n for n in inputs if n != "token_type_ids"],
         "clean_up_tokenization_spaces": False,
     }
-    for role, index in special_ids(tokenizer).items():
+    for role, index in special_ids(tokenizer, writes).items():
         settings[f"{role}_token"] = backend.id_to_token(index)
     (folder / "tokenizer.json").write_text(backend.to_str(pretty=True), encoding="utf-8")
     (folder / _SETTINGS).write_text(json.dumps(settings, indent=2) + "\n", encoding="utf-8")

@@ -10,6 +10,7 @@ from portables import exported, largest_difference, portable_of, shaken
 from safetensors import safe_open
 from tiny import make_task
 
+from pretrain.data.tokenizer_training import TokenizerRule, train_tokenizer
 from pretrain.errors import UserError
 from pretrain.interop import export as export_module
 from pretrain.interop import export_folder
@@ -93,6 +94,15 @@ def test_an_encoder_becomes_the_bare_class_with_its_pooler(pooler, tmp_path):
         assert largest_difference(hidden, theirs.last_hidden_state) < 1e-5
         if pooler:
             assert largest_difference(task.pooler(hidden), theirs.pooler_output) < 1e-5
+
+
+def test_a_gpt_with_berts_tokenizer_ends_where_its_documents_did(tmp_path):
+    tokenizer = train_tokenizer(["the cat sat"], TokenizerRule("wordpiece"))
+    task = make_task("clm", network={"vocab_size": tokenizer.vocab_size})
+    task.tokenizer_json = tokenizer.to_json()
+    exported(task, tmp_path / "x")
+    for name in ("config.json", "generation_config.json"):
+        assert json.loads((tmp_path / "x" / name).read_text())["eos_token_id"] == tokenizer.sep_id
 
 
 def test_weights_in_half_precision_become_float32(bert, tmp_path):

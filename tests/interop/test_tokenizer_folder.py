@@ -57,6 +57,15 @@ def test_a_gpt_fills_with_its_end_token_and_has_no_segments(kind, tmp_path):
     assert encoded["attention_mask"][1][-1] == 0
 
 
+def test_a_gpt_with_berts_tokenizer_goes_on_with_a_text_and_ends_with_sep(tmp_path):
+    ours = trained("wordpiece")
+    write_tokenizer(ours.to_json(), 16, False, tmp_path, writes=True)
+    theirs = transformers.AutoTokenizer.from_pretrained(tmp_path)
+    assert theirs("the cat")["input_ids"] == ours.encode_prompt("the cat")
+    assert theirs.bos_token_id == theirs.eos_token_id == ours.sep_id
+    assert theirs.pad_token_id == ours.pad_id
+
+
 def test_a_classifiers_texts_get_nothing_but_the_end_token_between_two(tmp_path):
     ours = trained("bpe")
     # What a published tokenizer may put around texts was not there in training.
