@@ -14,15 +14,17 @@ class MixtureOfExperts(nn.Module):
     """Each token goes to its ``experts_per_token`` best experts.
 
     The output is the sum over the chosen experts of softmax(their router logits) times
-    FeedForward(x) (Jiang et al. 2024, "Mixtral of Experts", section 2.1). No token is dropped, and
-    with one expert this is that feed-forward layer exactly.
+    FeedForward(x) (Jiang et al. 2024, "Mixtral of Experts", section 2.1). A softmax over a single
+    one would be 1 and teach the router nothing, so where one is chosen its weight is that of the
+    softmax over all (Fedus et al. 2022, "Switch Transformers", equation 2). No token is dropped,
+    and with one expert this is that feed-forward layer exactly.
 
     Attributes:
         load_balance_loss: Of the latest forward pass, a float32 scalar: n_experts · Σ fᵢ Pᵢ
-            (Fedus et al. 2022, "Switch Transformers", equations 4 to 6), where fᵢ is the share of
-            the token-to-expert assignments that expert i got and Pᵢ the mean of its router
-            probability. It is 1 at perfect balance and at most n_experts. Padding
-            counts as any other token does, for the layer does not see the mask.
+            (Fedus et al. 2022, equations 4 to 6), where fᵢ is the share of the token-to-expert
+            assignments that expert i got and Pᵢ the mean of its router probability. It is 1 at
+            perfect balance and at most n_experts. Padding counts as any other token does, for the
+            layer does not see the mask. As in the paper balance is judged within each micro-batch.
     """
 
     def __init__(self, config: TransformerConfig) -> None:
@@ -38,7 +40,11 @@ class MixtureOfExperts(nn.Module):
         logits = self._router_logits(tokens)
         best, chosen = logits.topk(self.experts_per_token, dim=-1)  # (tokens, experts_per_token)
         self.load_balance_loss = load_balance_loss(logits, chosen)
-        return self._mix(tokens, best.softmax(dim=-1), chosen).view_as(x)
+        if self.experts_per_token == 1:
+            weights = logits.softmax(dim=-1).gather(-1, chosen)
+        else:
+            weights = best.softmax(dim=-1)
+        return self._mix(tokens, weights, chosen).view_as(x)
 
     def _router_logits(self, tokens: Tensor) -> Tensor:
         """``(tokens, n_experts)``, in float32 even under autocast (Fedus et al. 2022, 2.4)."""

@@ -39,7 +39,17 @@ def peer_of(ours):
     return peer
 
 
-@pytest.mark.parametrize("per_token", [1, 2, EXPERTS])
+def test_a_single_chosen_expert_is_weighed_as_in_switch_transformers():
+    ours, x = mixture(per_token=1), torch.randn(9, D)
+    probabilities = ours.router(x).softmax(-1)
+    best = probabilities.argmax(-1)
+    expected = [probabilities[i, e] * ours.experts[e](x[i]) for i, e in enumerate(best)]
+    torch.testing.assert_close(ours(x[None])[0], torch.stack(expected), rtol=1e-5, atol=1e-6)
+    ours(x[None]).square().sum().backward()
+    assert float(ours.router.weight.grad.norm()) > 1e-3  # else it could not learn whom to choose
+
+
+@pytest.mark.parametrize("per_token", [2, EXPERTS])
 def test_it_is_mixtrals_block(per_token):
     ours = mixture(per_token=per_token)
     peer = peer_of(ours)
