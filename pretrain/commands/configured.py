@@ -144,6 +144,9 @@ class ConfiguredCLI(LightningCLI):
         for key in ("trainer", "model", "data"):
             if not isinstance(config.get(key), jsonargparse.Namespace):
                 raise UserError(f"{key} is {config.get(key)!r}, but must hold keys of its own.")
+        model = config.model.get("init_args") or {}
+        if "network" in model and model["network"] is None:
+            raise UserError("model.network is null: leave it out, and the defaults are used.")
         refuse_abbreviations(arguments, config)
         return config
 

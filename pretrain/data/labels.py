@@ -105,7 +105,7 @@ class Labels:
                 found.update([label] if isinstance(label, str) else label)
         if kind == "regression":
             return cls(kind)
-        if len(found) < (2 if kind == "single" else 1):
+        if len(found) < 2:
             held = f"only the label {min(found)!r}" if found else "no label at all"
             raise UserError(f"The training examples have {held}: there is nothing to tell apart.")
         if _are_measurements(found):
