@@ -42,8 +42,7 @@ class ClassificationDataModule(ResumableDataModule):
         split_share: the share held out.
         on_bad_record: "error", or "skip" and count.
         tokenizer: a path, or a rule to train one by on the training texts; None only where a
-            checkpoint brings its own. None where it comes
-            with the pretrained network.
+            checkpoint brings its own.
         max_len: tokens in a row at most, special tokens included.
         batch_size: rows in a micro-batch of one device.
         tokens_per_batch: padded tokens in a micro-batch at most, in place of ``batch_size``.

@@ -9,7 +9,6 @@ from torchmetrics.classification import (
     MulticlassAccuracy,
     MulticlassConfusionMatrix,
     MulticlassF1Score,
-    MulticlassMatthewsCorrCoef,
     MultilabelExactMatch,
     MultilabelF1Score,
 )
@@ -42,7 +41,6 @@ class ClassificationScore(nn.Module):
             figures = {
                 "accuracy": MulticlassAccuracy(n_labels, average="micro"),
                 "f1": MulticlassF1Score(n_labels, average=average),
-                "matthews": MulticlassMatthewsCorrCoef(n_labels),
             }
             self.confusion = MulticlassConfusionMatrix(n_labels)
         elif kind == "multi":
@@ -79,6 +77,8 @@ class ClassificationScore(nn.Module):
         for name, metric in metrics:
             value = metric.compute()
             values[name] = float(value[1] if value.ndim else value)
+        if self.confusion is not None:
+            values["matthews"] = matthews(self.confusion.compute())
         return values
 
     def confusion_matrix(self) -> list[list[int]] | None:
@@ -93,3 +93,16 @@ class ClassificationScore(nn.Module):
         for part in self.modules():
             if isinstance(part, Metric):
                 part.reset()
+
+
+def matthews(confusion: Tensor) -> float:
+    """Matthews correlation of a confusion matrix ``(true, predicted)``; 0 where undefined.
+
+    Of two classes as in Matthews 1975, of more as in Gorodkin 2004, equation 8. (torchmetrics 1.9
+    gives other values than 0 where all predictions are one class.)
+    """
+    counts = confusion.double()
+    total, right = counts.sum(), counts.trace()
+    true, found = counts.sum(1), counts.sum(0)
+    spread = (total**2 - true.square().sum()) * (total**2 - found.square().sum())
+    return float((right * total - true @ found) / spread.sqrt()) if spread > 0 else 0.0

@@ -232,6 +232,13 @@ def test_matthews_of_more_classes_agrees_with_the_functional():
     assert score.compute()["matthews"] == pytest.approx(float(expected))
 
 
+def test_matthews_of_one_class_for_all_is_zero():
+    score = ClassificationScore("single", 2)
+    truth = torch.tensor([1] * 400 + [0] * 127)
+    score.update(torch.tensor([[0.0, 1.0]]).expand(527, 2), truth)
+    assert score.compute()["matthews"] == 0.0
+
+
 def test_xpos_is_refused_for_a_classifier_that_looks_both_ways():
     config = replace(TransformerConfig(**SHAPE), position="xpos")
     Classification(config, causal=True)
