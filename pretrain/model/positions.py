@@ -34,7 +34,8 @@ class RotaryPositions(nn.Module):
 
     xPos (Sun et al. 2022, "A Length-Extrapolatable Transformer", section 3.2) scales pair i of a
     query by ``zeta_i ** (position / 512)`` and of a key by the inverse, with
-    ``zeta_i = (2i / head_dim + 0.4) / 1.4``: scores fade with distance, the fast pairs' most.
+    ``zeta_i = (2i / head_dim + 0.4) / 1.4``: scores fade with distance, the fast pairs' most. The
+    two scales leave the range of float16 at about 4,000 tokens and of float32 at about 35,000.
     """
 
     def __init__(self, config: TransformerConfig) -> None:
