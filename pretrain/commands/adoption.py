@@ -25,15 +25,18 @@ def write_base_layer(
 ) -> None:
     """Write a configuration with the checkpoint's architecture, for the recipe to lie on top of.
 
-    Of a classifier the direction of reading belongs to it, and of one that was trained already
-    what its labels are read off.
+    Of a classifier the direction of reading belongs to it, and what its labels are read off: a
+    masked language model without a pooler never learned to say anything at its first token, and
+    the mean over all tokens serves it better.
     """
     known = checkpoint["hyper_parameters"]
     model: dict[str, Any] = {"network": dict(known["network"])}
     if model_class.rpartition(".")[2] == "Classification":
         model["causal"] = known.get("causal", checkpoint["objective"] == "clm")
-        if checkpoint["objective"] == "classification":
-            model["pooling"] = known["pooling"]
+        if checkpoint["objective"] in ("mlm", "classification"):
+            model["pooling"] = known.get("pooling", "mean")
+        elif checkpoint["objective"] == "encoder" and not known["pooler"]:
+            model["pooling"] = "mean"
     layer = {
         "model": {"class_path": model_class, "init_args": model},
         "data": {"class_path": data_class},
