@@ -44,7 +44,8 @@ def fresh_weights(checkpoint: str, seed: int, folder: Path) -> str:
     if not path.exists():
         known = load_task(checkpoint)
         torch.manual_seed(seed)
-        task = TASKS[known.objective](network=known.config)
+        recipe = {"lr": known.lr, "optimizer": known.optimizer_config}
+        task = TASKS[known.objective](network=known.config, **recipe)
         task.configure_model()
         task.tokenizer_json, task.trained_len = known.tokenizer_json, known.trained_len
         save_task(task, path)

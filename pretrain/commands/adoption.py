@@ -25,13 +25,14 @@ def write_base_layer(
 ) -> None:
     """Write a configuration with the checkpoint's architecture, for the recipe to lie on top of.
 
-    Of a classifier the direction of reading belongs to it, and what its labels are read off: a
-    masked language model without a pooler never learned to say anything at its first token, and
-    the mean over all tokens serves it better.
+    A classifier takes more from it: the direction of reading, the optimizer and rate that suit
+    such weights, and what labels are read off. A masked language model without a pooler never
+    learned to say anything at its first token: the mean over all tokens serves it better.
     """
     known = checkpoint["hyper_parameters"]
     model: dict[str, Any] = {"network": dict(known["network"])}
     if model_class.rpartition(".")[2] == "Classification":
+        model |= {name: known[name] for name in ("lr", "optimizer") if name in known}
         model["causal"] = known.get("causal", checkpoint["objective"] == "clm")
         if checkpoint["objective"] in ("mlm", "classification"):
             model["pooling"] = known.get("pooling", "mean")

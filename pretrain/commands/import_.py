@@ -1,5 +1,6 @@
 """``pretrain import FOLDER CHECKPOINT``: a checkpoint from a folder of ``transformers``."""
 
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -57,10 +58,14 @@ def _import(folder: Path, path: Path) -> None:
 
 def task_of(model: "Portable") -> "TransformerTask":
     """The task that an imported model is, with its weights."""
+    from pretrain.tasks.finetuning import PUBLISHED_LR, PUBLISHED_OPTIMIZER
+
     task = _empty_task(model)
     task.configure_model()
     task.load_state_dict(model.state)
     task.tokenizer_json, task.trained_len = model.tokenizer_json, model.trained_len
+    # A checkpoint of ours says how it was trained, and is fine-tuned alike; this one says how to.
+    task.hparams.update(lr=PUBLISHED_LR, optimizer=asdict(PUBLISHED_OPTIMIZER))
     return task
 
 

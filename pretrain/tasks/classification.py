@@ -13,7 +13,7 @@ from pretrain.model.initialization import STD
 from pretrain.model.pooling import Pooling, pool
 from pretrain.tasks.base import Batch, TransformerTask, as_config
 from pretrain.tasks.classification_score import ClassificationScore
-from pretrain.tasks.finetuning import FinetuningConfig
+from pretrain.tasks.finetuning import PUBLISHED_LR, PUBLISHED_OPTIMIZER, FinetuningConfig
 from pretrain.tasks.label_losses import label_loss
 from pretrain.tasks.losses import LossSums
 from pretrain.tasks.optimizer import OptimizerConfig
@@ -46,8 +46,8 @@ class Classification(TransformerTask):
     def __init__(
         self,
         network: TransformerConfig = TransformerConfig(),  # noqa: B008  frozen
-        lr: float = 1e-4,
-        optimizer: OptimizerConfig = OptimizerConfig(matrices="adamw", head_lr_ratio=1.0),  # noqa: B008
+        lr: float = PUBLISHED_LR,
+        optimizer: OptimizerConfig = PUBLISHED_OPTIMIZER,
         schedule: ScheduleConfig = ScheduleConfig(kind="linear", warmup=0.1),  # noqa: B008
         causal: bool = False,
         pooling: Pooling | None = None,

@@ -4,6 +4,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+from pretrain.tasks.optimizer import OptimizerConfig
+
+# What suits published weights, which were trained for long and are to be changed little (Devlin et
+# al. 2019, appendix A.3, took 2e-5 to 5e-5 for larger networks).
+PUBLISHED_LR = 1e-4
+PUBLISHED_OPTIMIZER = OptimizerConfig(
+    matrices="adamw", head_lr_ratio=1.0, betas=(0.9, 0.999), weight_decay=0.01
+)
+
 
 @dataclass(frozen=True)
 class FinetuningConfig:

@@ -1,6 +1,7 @@
 import pytest
+import yaml
 
-from pretrain.commands.adoption import refuse_contradictions
+from pretrain.commands.adoption import refuse_contradictions, write_base_layer
 from pretrain.errors import UserError
 
 NETWORK = {"d_model": 32, "position": "learned", "max_len": 64, "dropout": 0.0, "vocab_size": 99}
@@ -63,3 +64,34 @@ def test_another_context_is_told_but_not_in_a_run_that_goes_on():
 def test_what_an_older_checkpoint_does_not_name_is_the_default():
     with pytest.raises(UserError, match=r"parallel_blocks is True, but a\.ckpt has False"):
         refuse_contradictions({**NETWORK, "parallel_blocks": True}, NETWORK, "a.ckpt", "warm_start")
+
+
+def layer(checkpoint, model_class, path):
+    write_base_layer(checkpoint, model_class, "some.DataModule", path)
+    return yaml.safe_load(path.read_text())["model"]["init_args"]
+
+
+@pytest.mark.parametrize(
+    ("objective", "known", "causal", "pooling"),
+    [
+        ("mlm", {}, False, "mean"),
+        ("clm", {}, True, None),
+        ("encoder", {"pooler": True}, False, None),
+        ("encoder", {"pooler": False}, False, "mean"),
+        ("classification", {"causal": True, "pooling": "last"}, True, "last"),
+    ],
+)
+def test_a_classifier_takes_from_a_checkpoint_what_suits_its_weights(
+    objective, known, causal, pooling, tmp_path
+):
+    recipe = {"lr": 0.5, "optimizer": {"matrices": "muon"}}
+    checkpoint = {
+        "objective": objective,
+        "hyper_parameters": {"network": NETWORK, **recipe, **known},
+    }
+    taken = layer(checkpoint, "pretrain.tasks.Classification", tmp_path / "a.yaml")
+    assert taken["causal"] == causal
+    assert taken.get("pooling") == pooling
+    assert {name: taken[name] for name in recipe} == recipe
+    other = layer(checkpoint, "pretrain.tasks.MaskedLM", tmp_path / "b.yaml")
+    assert other == {"network": NETWORK}
