@@ -143,10 +143,15 @@ class TransformerTask(LightningModule):
 
     def on_train_batch_start(self, batch: Batch, batch_idx: int) -> None:
         """Seed dropout from what is being trained on, so that no hidden state must be saved."""
-        if self.config.dropout or self.config.attention_dropout:
+        if self.has_dropout:
             seed = int(os.environ.get("PL_GLOBAL_SEED", 0))
             place = (seed, self.current_epoch, batch_idx, self.global_rank)
             torch.manual_seed(hash(place) % 2**63)
+
+    @property
+    def has_dropout(self) -> bool:
+        """Whether anything is dropped in training."""
+        return bool(self.config.dropout or self.config.attention_dropout)
 
     def training_step(self, batch: Batch, batch_idx: int) -> Tensor:
         """Loss of one micro-batch, scaled so that the step follows the global mean."""

@@ -154,6 +154,11 @@ class Classification(TransformerTask):
 
     # Training ----------------------------------------------------------------------------------
 
+    @property
+    def has_dropout(self) -> bool:
+        """Whether anything is dropped in training, in front of the classifier too."""
+        return super().has_dropout or self.finetuning.head_dropout > 0
+
     def nominal_targets(self, batch: Batch) -> int:
         """One: the number of rows may differ from batch to batch."""
         return 1

@@ -165,6 +165,17 @@ def test_dropout_is_active_in_every_step_of_fine_tuning_also_after_a_validation(
     assert modes == [(True, True), (False, False), (True, True), (False, False)]
 
 
+def test_dropout_of_the_head_alone_depends_on_no_hidden_state_either():
+    def trained(disturb):
+        task = make(lr=0.01, network={"dropout": 0.0}, finetuning=FinetuningConfig(head_dropout=0.4))
+        if disturb:
+            torch.rand(100)
+        fit(task, [rows([5, 7, 4])] * 3)
+        return task.classifier.weight
+
+    assert torch.equal(trained(False), trained(True))
+
+
 def test_the_head_alone_moves_at_first_when_asked_to():
     task = make(lr=0.1, finetuning=FinetuningConfig(head_only_steps=2, head_dropout=0.0))
     before = {name: p.detach().clone() for name, p in task.named_parameters()}
