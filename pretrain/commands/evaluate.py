@@ -1,6 +1,7 @@
 """``pretrain validate``, ``test``, ``predict``: use a checkpoint on data, without a run folder."""
 
 import json
+import math
 from collections.abc import Iterator
 from itertools import chain
 from pathlib import Path
@@ -57,7 +58,8 @@ def _labelled(rows: Iterator[dict[str, Any]], cli: "EvaluateCLI") -> Iterator[di
 def _print_figures(results: list[Any]) -> None:
     for name, value in results[0].items():
         if name != "step":
-            figure = f"{value:,.0f}" if value == int(value) else f"{value:.6f}"
+            is_whole = math.isfinite(value) and value == int(value)
+            figure = f"{value:,.0f}" if is_whole else f"{value:.6f}"
             say(f"{name:<24} {figure}")
 
 
