@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 LabelKind = Literal["single", "multi", "regression"]
 Label = str | tuple[str, ...] | float
 
+_LARGEST_NUMBER = 3.4e38  # of float32, which targets are kept in
 _INTEGER = re.compile(r"-?\d+")
 
 
@@ -72,7 +73,7 @@ def _number(value: Any) -> float:
         number = math.nan if isinstance(value, bool) else float(value)
     except (TypeError, ValueError, OverflowError):
         number = math.nan
-    if not math.isfinite(number):
+    if not abs(number) <= _LARGEST_NUMBER:  # NaN neither
         raise BadLabelError("is no finite number", f" ({value!r:.40}; kind=single takes classes)")
     return number
 

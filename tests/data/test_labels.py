@@ -79,6 +79,7 @@ def test_a_number_is_itself():
         ("regression", "nan", "no finite number"),
         ("regression", [1.0], "no finite number"),
         ("regression", 10**400, "no finite number"),
+        ("regression", 1e300, "no finite number"),
     ],
 )
 def test_what_is_no_label_is_refused_with_its_row(kind, label, said):
