@@ -12,6 +12,7 @@ from lightning.pytorch.utilities.exceptions import SIGTERMException
 
 from pretrain.commands.configured import ConfiguredCLI, RunTrainer
 from pretrain.commands.seeds import fit_seeds, split_seeds
+from pretrain.data.classification import ClassificationDataModule
 from pretrain.data.resumable import ResumableDataModule
 from pretrain.errors import UserError
 from pretrain.hardware import device_of, resolve_precision, slow_precision_warning
@@ -243,6 +244,9 @@ class FitCLI(ConfiguredCLI):
         self.datamodule.check_continues(self._data_state)
         if isinstance(self.model, TransformerTask):
             check_fit(self.model.objective, self.model.config, self.datamodule)
+        data = self.datamodule
+        if isinstance(self.model, Classification) and isinstance(data, ClassificationDataModule):
+            self.model.finetuning.weights_of(data.labels.kind, data.class_counts)
 
     def _fit_and_measure(self) -> None:
         trainer, data = self.trainer, self.datamodule

@@ -100,8 +100,8 @@ class Classification(TransformerTask):
             )
         self.reads_pairs = data.framing.pairs
         self.hparams["reads_pairs"] = self.reads_pairs
-        if stage == "fit" and self.labels.kind != "regression":
-            weights = self.finetuning.weights_of(data.class_counts)
+        if stage == "fit":
+            weights = self.finetuning.weights_of(self.labels.kind, data.class_counts)
             self.class_weights = None if weights is None else torch.tensor(weights)
 
     def build_heads(self) -> None:

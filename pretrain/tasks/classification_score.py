@@ -1,5 +1,6 @@
 """What validation reports of a classifier or a regression, by torchmetrics."""
 
+import warnings
 from typing import Any
 
 import torch
@@ -49,7 +50,9 @@ class ClassificationScore(nn.Module):
                 "f1": MultilabelF1Score(n_labels, average="micro"),
             }
         else:
-            figures = {"pearson": PearsonCorrCoef(), "spearman": SpearmanCorrCoef()}
+            with warnings.catch_warnings():  # it keeps all values, which a split of texts allows
+                warnings.simplefilter("ignore")
+                figures = {"pearson": PearsonCorrCoef(), "spearman": SpearmanCorrCoef()}
         self.figures = nn.ModuleDict(figures)
 
     def update(self, logits: Tensor, labels: Tensor) -> None:

@@ -1,9 +1,12 @@
 """What fine-tuning can do beside training all weights at one rate."""
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+from pretrain.data.labels import LabelKind
+from pretrain.errors import UserError
 from pretrain.tasks.optimizer import OptimizerConfig
 
 # What suits published weights, which were trained for long and are to be changed little (Devlin et
@@ -53,19 +56,34 @@ class FinetuningConfig:
         for name in ("head_dropout", "label_smoothing"):
             if not 0 <= getattr(self, name) < 1:
                 raise ValueError(f"{name} is {getattr(self, name)}; it must be in [0, 1).")
+        weights = self.class_weights
+        if weights is None or isinstance(weights, str):
+            return
+        if not (all(0 <= weight < math.inf for weight in weights) and any(weights)):
+            raise ValueError(
+                f"class_weights is {list(weights)}; they must be 0 or more, and not all 0."
+            )
 
-    def weights_of(self, counts: Sequence[int]) -> list[float] | None:
+    def weights_of(self, kind: LabelKind, counts: Sequence[int]) -> list[float] | None:
         """The weight of each class, given how many training examples each has; mean about 1.
 
         Raises:
-            ValueError: The number of weights is not the number of classes.
+            UserError: The number of weights is not the number of classes, or labels of this kind
+                are neither weighed nor smoothed.
         """
+        if self.label_smoothing and kind != "single":
+            raise UserError(
+                f"label_smoothing is {self.label_smoothing}, but labels of kind {kind} are not "
+                "smoothed: leave it out."
+            )
         if self.class_weights is None:
             return None
+        if kind == "regression":
+            raise UserError("class_weights are given, but a regression has no classes.")
         if self.class_weights == "balanced":
             return [sum(counts) / (len(counts) * max(count, 1)) for count in counts]
         if len(self.class_weights) != len(counts):
-            raise ValueError(
+            raise UserError(
                 f"class_weights has {len(self.class_weights)} numbers, but there are "
                 f"{len(counts)} classes."
             )

@@ -108,10 +108,20 @@ def test_class_weights_and_smoothing_change_the_objective_and_not_the_report():
 
 
 def test_balanced_weights_make_all_classes_count_alike():
-    weights = FinetuningConfig(class_weights="balanced").weights_of([90, 10])
+    weights = FinetuningConfig(class_weights="balanced").weights_of("single", [90, 10])
     assert weights[0] * 90 == pytest.approx(weights[1] * 10) == pytest.approx(50)
-    with pytest.raises(ValueError, match="3 numbers, but there are 2 classes"):
-        FinetuningConfig(class_weights=[1, 1, 1]).weights_of([5, 5])
+    with pytest.raises(UserError, match="3 numbers, but there are 2 classes"):
+        FinetuningConfig(class_weights=[1, 1, 1]).weights_of("single", [5, 5])
+
+
+@pytest.mark.parametrize(
+    ("kind", "asked"),
+    [("regression", {"class_weights": "balanced"}), ("regression", {"label_smoothing": 0.1}),
+     ("multi", {"label_smoothing": 0.1})],
+)  # fmt: skip
+def test_what_labels_of_a_kind_have_no_use_for_is_refused(kind, asked):
+    with pytest.raises(UserError, match=next(iter(asked))):
+        FinetuningConfig(**asked).weights_of(kind, [5, 5])
 
 
 def test_figures_of_two_classes_by_hand():
@@ -167,13 +177,19 @@ def test_dropout_is_active_in_every_step_of_fine_tuning_also_after_a_validation(
 
 def test_dropout_of_the_head_alone_depends_on_no_hidden_state_either():
     def trained(disturb):
-        task = make(lr=0.01, network={"dropout": 0.0}, finetuning=FinetuningConfig(head_dropout=0.4))
+        head_alone = FinetuningConfig(head_dropout=0.4)
+        task = make(lr=0.01, network={"dropout": 0.0}, finetuning=head_alone)
         if disturb:
             torch.rand(100)
         fit(task, [rows([5, 7, 4])] * 3)
         return task.classifier.weight
 
     assert torch.equal(trained(False), trained(True))
+
+
+@pytest.mark.filterwarnings("error")
+def test_a_regression_is_scored_without_advice():
+    ClassificationScore("regression", 1)
 
 
 def test_the_head_alone_moves_at_first_when_asked_to():
@@ -221,7 +237,15 @@ def test_data_with_other_labels_than_the_models_is_refused():
 
 @pytest.mark.parametrize(
     "wrong",
-    [{"layer_decay": 0.0}, {"n_frozen": -1}, {"head_dropout": 1.0}, {"label_smoothing": -0.1}],
+    [
+        {"layer_decay": 0.0},
+        {"n_frozen": -1},
+        {"head_dropout": 1.0},
+        {"label_smoothing": -0.1},
+        {"class_weights": [1.0, -2.0]},
+        {"class_weights": [0.0, 0.0]},
+        {"class_weights": [1.0, math.nan]},
+    ],
 )
 def test_settings_that_make_no_sense_are_refused(wrong):
     with pytest.raises(ValueError, match=next(iter(wrong))):
