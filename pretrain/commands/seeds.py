@@ -1,6 +1,7 @@
 """``pretrain fit --seeds 1,2,3``: the same recipe once a seed, and what is common to the runs."""
 
 import json
+import os
 import statistics
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -8,8 +9,10 @@ from typing import Any
 
 from pretrain.data.files import written_whole
 from pretrain.errors import UserError
+from pretrain.runs.environment import is_first_rank
 
 _OPTION = "--seeds"
+_HANDED_ON = "PRETRAIN_SEED"  # the seed in work, for the processes that Lightning starts
 
 
 def split_seeds(argv: Sequence[str]) -> tuple[list[int] | None, list[str]]:
@@ -60,15 +63,30 @@ def fit_seeds(
             "--seeds makes a run for each seed: give --run_name, what they are called after."
         )
     cards = []
-    for seed in seeds:
+    for seed in _still_to_do(seeds):
+        os.environ[_HANDED_ON] = str(seed)
         own = ["--run_name", f"{name}-seed{seed}", "--seed_everything", str(seed)]
         folder, card = fit([*argv, *own])
         cards.append(card)
+    os.environ.pop(_HANDED_ON, None)
     figures = summarize(cards)
+    if not is_first_rank():
+        return figures
     with written_whole(folder.parent / f"{name}-seeds.json") as temporary:
         text = json.dumps({"seeds": list(seeds), "figures": figures}, indent=2)
         temporary.write_text(text + "\n", encoding="utf-8")
     return figures
+
+
+def _still_to_do(seeds: Sequence[int]) -> Sequence[int]:
+    """All seeds; in a process that Lightning has started, those from the one on it was started at.
+
+    Such a process gets the whole command line, and goes through the seeds beside the first.
+    """
+    handed_on = os.environ.get(_HANDED_ON)
+    if is_first_rank() or handed_on is None:
+        return seeds
+    return seeds[seeds.index(int(handed_on)) :]
 
 
 def summarize(cards: Sequence[dict[str, Any]]) -> dict[str, Any]:

@@ -144,8 +144,7 @@ def make_folder(folder: RunFolder, is_new: bool = False) -> None:
 
 def release_folder() -> None:
     """Forget the folder handed on, so that a later run of the same process is its own."""
-    if is_first_rank():
-        os.environ.pop(HANDED_ON, None)
+    os.environ.pop(HANDED_ON, None)
 
 
 def _checked_name(run_name: str | None, recipe: str, ckpt_path: str | None) -> str:

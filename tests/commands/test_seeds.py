@@ -34,7 +34,8 @@ def test_what_is_no_list_of_seeds_is_refused(options, message):
         split_seeds(options)
 
 
-def test_each_seed_gets_a_run_and_the_figures_their_mean_and_spread(tmp_path):
+def test_each_seed_gets_a_run_and_the_figures_their_mean_and_spread(tmp_path, monkeypatch):
+    monkeypatch.delenv("PRETRAIN_SEED", raising=False)
     seen = []
 
     def fit(argv):
@@ -49,6 +50,20 @@ def test_each_seed_gets_a_run_and_the_figures_their_mean_and_spread(tmp_path):
     assert "val_f1" not in figures
     written = json.loads((tmp_path / "r-seeds.json").read_text())
     assert written == {"seeds": [4, 7], "figures": figures}
+
+
+def test_a_process_started_at_a_later_seed_goes_on_beside_the_first(tmp_path, monkeypatch):
+    monkeypatch.setattr("pretrain.commands.seeds.is_first_rank", lambda: False)
+    monkeypatch.setenv("PRETRAIN_SEED", "7")
+    seen = []
+
+    def fit(argv):
+        seen.append(argv[3])
+        return tmp_path / "run", {}
+
+    fit_seeds([4, 7, 9], ["--run_name", "r"], fit)
+    assert seen == ["r-seed7", "r-seed9"]
+    assert not any(tmp_path.iterdir())  # the first process writes what is common to the runs
 
 
 def test_several_runs_need_a_name():
