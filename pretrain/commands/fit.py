@@ -21,6 +21,7 @@ from pretrain.runs.card import RunCard, read_card
 from pretrain.runs.checkpoint_io import AtomicCheckpointIO
 from pretrain.runs.console import say
 from pretrain.runs.folder import make_folder, plan_run, recipe_name, release_folder
+from pretrain.runs.log_rhythm import LogRhythm, log_interval
 from pretrain.runs.loggers import SafeWandbLogger
 from pretrain.runs.metrics_file import cut_back
 from pretrain.runs.predictions import show_confusion, write_predictions
@@ -120,11 +121,13 @@ class FitCLI(ConfiguredCLI):
     def instantiate_trainer(self, **kwargs: Any) -> Trainer:
         """A Trainer with the run's callbacks and loggers; nothing is written yet."""
         options = dict(self.config_init.trainer)
-        if options["log_every_n_steps"] is None and options["max_steps"] > 0:
-            # At least twenty points of every series, in a short run too.
-            options["log_every_n_steps"] = min(50, max(1, options["max_steps"] // 20))
         given = options["callbacks"] or []
         given = list(given) if isinstance(given, (list, tuple)) else [given]
+        if options["log_every_n_steps"] is None:
+            if options["max_steps"] > 0:
+                options["log_every_n_steps"] = log_interval(options["max_steps"])
+            else:
+                given.append(LogRhythm())
         folder = self.plan.folder
         facts = {
             "recipe": self.recipe,
