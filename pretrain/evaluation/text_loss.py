@@ -84,7 +84,7 @@ def text_loss(
     task, score = scorer.task, LanguageModelingScore().to(scorer.task.device)
     with tempfile.TemporaryDirectory(prefix="pretrain-") as scratch:
         options: dict[str, Any] = {"document": document, "text_field": text_field}
-        options["seq_len"] = seq_len or scorer.framing.longest
+        options["seq_len"] = scorer.framing.longest if seq_len is None else seq_len
         data = _data_module(scorer, source, options, Path(scratch))
         batches = tqdm(
             data.val_dataloader(), unit=" batches", leave=False,

@@ -72,6 +72,8 @@ def test_a_field_of_rows_and_another_rule_for_documents(text):
 
 def test_blocks_longer_than_the_learned_positions_are_refused(text):
     task, _ = make_judge("clm", position="learned", max_len=32)
+    with pytest.raises(UserError, match="seq_len is 0"):
+        text_loss(Scorer(task), str(text), seq_len=0)
     with pytest.raises(UserError, match=r"seq_len \(33\) is longer than the 32 learned"):
         text_loss(Scorer(task), str(text), seq_len=33)
 
