@@ -4,7 +4,8 @@
         --config configs/finetune_sst2.yaml --source train.jsonl --val_source dev.jsonl
 
 ``random`` is the network of the first checkpoint with fresh weights, drawn anew for each seed.
-What follows ``--options`` goes to ``pretrain fit``. Runs that are there already are not repeated.
+What follows ``--options`` goes to ``pretrain fit``. Runs that are there already are gone on with,
+or left as they are.
 """
 
 import argparse
@@ -61,7 +62,8 @@ def fine_tune(name: str, checkpoint: str, seed: int, options: argparse.Namespace
             data.append(f"--data.val_source={options.val_source}")
         pretrain([
             "fit", f"--config={options.config}", f"--init_from={checkpoint}", f"--run_name={run}",
-            f"--runs_dir={options.runs_dir}", f"--seed_everything={seed}", *data, *options.options,
+            f"--runs_dir={options.runs_dir}", f"--seed_everything={seed}", "--ckpt_path=last",
+            *data, *options.options,
         ])  # fmt: skip
     return read_card(options.runs_dir / run)
 

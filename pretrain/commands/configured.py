@@ -127,7 +127,8 @@ class ConfiguredCLI(LightningCLI):
         change = refuse_contradictions(vars(asked), network, checkpoint_path, use)
         if change is not None:
             say(change)
-        self._labels = checkpoint["hyper_parameters"].get("labels")
+        if use != "warm_start":  # what starts from it may tell other things apart
+            self._labels = checkpoint["hyper_parameters"].get("labels")
         if checkpoint.get("tokenizer") is not None:
             tokenizer = scratch / "tokenizer.json"
             tokenizer.write_text(checkpoint["tokenizer"], encoding="utf-8")

@@ -50,8 +50,12 @@ def load_weights(task: nn.Module, path: str) -> None:
     Raises:
         UserError: A tensor of the block stack is missing, unexpected or of another shape.
     """
-    weights = read_checkpoint(path)["state_dict"]
-    own = task.state_dict()
+    checkpoint = read_checkpoint(path)
+    weights, own = dict(checkpoint["state_dict"]), task.state_dict()
+    known = checkpoint["hyper_parameters"].get("labels")
+    if known is not None and known != getattr(task, "hparams", {}).get("labels"):
+        # Rows of the same number would stand for other labels.
+        weights = {k: v for k, v in weights.items() if not k.startswith("classifier.")}
     _fit_positions(weights, own)
     wrong = [
         name

@@ -130,6 +130,21 @@ def test_a_run_goes_on_and_keeps_its_labels(folder, tmp_path):
     assert read_card(tmp_path / "r")["steps"] == 6
 
 
+def test_a_classifier_is_fine_tuned_further_on_other_labels(folder, tmp_path):
+    main(finetune("finetune_sst2", folder, tmp_path, "first"))
+    rows = [json.loads(line) for line in (folder / "train.jsonl").open()]
+    renamed = "".join(json.dumps({**row, "label": ["no", "yes"][row["label"]]}) + "\n"
+                      for row in rows)  # fmt: skip
+    (tmp_path / "renamed.jsonl").write_text(renamed)
+    first = tmp_path / "first" / "checkpoints" / "last.ckpt"
+    main([
+        *finetune("finetune_sst2", folder, tmp_path, "second"), f"--init_from={first}",
+        f"--data.source={tmp_path / 'renamed.jsonl'}",
+    ])  # fmt: skip
+    task = load_task(str(tmp_path / "second" / "checkpoints" / "last.ckpt"))
+    assert task.labels.names == ("no", "yes")
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [

@@ -1,9 +1,9 @@
 import pytest
 import torch
-from tiny import ROWS, fit, make_task
+from tiny import ROWS, SHAPE, fit, make_task
 
 from pretrain.errors import UserError
-from pretrain.tasks import CausalLM, MaskedLM, load_task
+from pretrain.tasks import CausalLM, Classification, MaskedLM, load_task, save_task
 
 
 @pytest.fixture
@@ -103,3 +103,17 @@ def test_a_file_that_would_run_code_is_refused(tmp_path):
     with pytest.raises(UserError, match=r"evil\.ckpt"):
         load_task(str(tmp_path / "evil.ckpt"))
     assert not target.exists()
+
+
+@pytest.mark.parametrize(("names", "is_kept"), [(["a", "b"], True), (["no", "yes"], False)])
+def test_a_classifier_is_a_start_for_other_labels_too(names, is_kept, tmp_path):
+    labels = {"kind": "single", "names": ["a", "b"]}
+    first = Classification(SHAPE, labels=labels)
+    first.configure_model()
+    save_task(first, tmp_path / "a.ckpt")
+    second = Classification(SHAPE, labels={**labels, "names": names})
+    second.init_weights_from(str(tmp_path / "a.ckpt"))
+    second.configure_model()
+    for name in ("pooler.dense.weight", "transformer.embeddings.token.weight"):
+        assert torch.equal(second.state_dict()[name], first.state_dict()[name])
+    assert torch.equal(second.classifier.weight, first.classifier.weight) == is_kept
