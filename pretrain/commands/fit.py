@@ -220,16 +220,21 @@ class FitCLI(ConfiguredCLI):
 
     def _has_nothing_to_do(self) -> bool:
         """Whether the run of this name has come to its end, so that a repeated command is done."""
-        max_steps = self.config.trainer.max_steps
-        if not self.plan.continues or not 0 < max_steps <= self.start_step:
+        folder, trainer = self.plan.folder, self.config.trainer
+        if not self.plan.continues or read_card(folder.card).get("status") != "finished":
             return False
-        if read_card(self.plan.folder.card).get("status") != "finished":
-            return False
-        say(
-            f"Run {self.plan.folder.path} is finished at step {self.start_step}: nothing to do. "
-            "A larger --trainer.max_steps would go on with it."
-        )
-        return True
+        if trainer.max_steps > 0:
+            more, is_done = "max_steps", trainer.max_steps <= self.start_step
+        else:
+            before = yaml.safe_load(folder.config.read_text("utf-8"))["trainer"]
+            kept = [trainer[name] == before[name] for name in ("max_steps", "max_epochs")]
+            more, is_done = "max_epochs", all(kept)
+        if is_done:
+            say(
+                f"Run {folder.path} is finished at step {self.start_step}: nothing to do. "
+                f"A larger --trainer.{more} would go on with it."
+            )
+        return is_done
 
     def _check_data(self) -> None:
         """Read the corpus and compare it with the model, before anything is written.

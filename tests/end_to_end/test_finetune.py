@@ -130,6 +130,18 @@ def test_a_run_goes_on_and_keeps_its_labels(folder, tmp_path):
     assert read_card(tmp_path / "r")["steps"] == 6
 
 
+def test_a_finished_run_of_epochs_has_nothing_to_do(folder, tmp_path, capsys):
+    command = finetune("finetune_sst2", folder, tmp_path, "r")
+    epochs = [word for word in command if not word.startswith("--trainer")]
+    main([*epochs, "--trainer.max_epochs=1"])
+    card = (tmp_path / "r" / "summary.json").read_text()
+    main([*epochs, "--trainer.max_epochs=1", "--ckpt_path=last"])
+    assert "nothing to do" in capsys.readouterr().out
+    assert (tmp_path / "r" / "summary.json").read_text() == card
+    main([*epochs, "--trainer.max_epochs=2", "--ckpt_path=last"])
+    assert read_card(tmp_path / "r")["steps"] == 20
+
+
 def test_a_classifier_is_fine_tuned_further_on_other_labels(folder, tmp_path):
     main(finetune("finetune_sst2", folder, tmp_path, "first"))
     rows = [json.loads(line) for line in (folder / "train.jsonl").open()]
