@@ -66,7 +66,8 @@ def _label(options: Namespace) -> None:
         sys.stdout.writelines(f"{line}\n" for line in lines)
     else:
         for example, row in zip(examples, rows, strict=True):
-            print(f"{_verdict(row):<32} {example.text}")
+            shown = " | ".join(_shown(example).values())
+            print(f"{_verdict(row):<32} {' '.join(shown.split())}")  # one line a text
 
 
 def _examples(options: Namespace, pairs: bool) -> Iterator["Example"]:

@@ -110,7 +110,7 @@ def test_a_classifier_can_be_used_in_every_way(folder, tmp_path, capsys):
         # bf16 where the run had it, float32 here
         assert line["probabilities"] == pytest.approx(other["predicted"]["probabilities"], abs=0.02)
 
-    main(["classify", str(checkpoint), "good fine", "bad sad"])
+    main(["classify", str(checkpoint), "good\nfine", "bad sad"])
     assert [line.split()[-2:] for line in capsys.readouterr().out.splitlines()] == [
         ["good", "fine"], ["bad", "sad"],
     ]  # fmt: skip
