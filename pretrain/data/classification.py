@@ -80,10 +80,6 @@ class ClassificationDataModule(ResumableDataModule):
         super().__init__(batch_size, num_workers, seed)
         if source is None:  # how YAML reads ~ or #
             raise UserError("source is empty: give a file, a folder, a URL or a dataset's name.")
-        if batch_size < 1:
-            raise UserError(f"batch_size is {batch_size}: a micro-batch needs at least 1 row.")
-        if num_workers < 0:
-            raise UserError(f"num_workers is {num_workers}: 0 prepares batches in this process.")
         check_budget(tokens_per_batch, max_len, group_by_length)
         self.options = ExampleOptions(
             text_field,

@@ -10,6 +10,7 @@ import torch
 from lightning.pytorch import LightningDataModule
 
 from pretrain.data.loaders import Share
+from pretrain.errors import UserError
 
 
 class Order(Protocol):
@@ -26,12 +27,18 @@ class ResumableDataModule(LightningDataModule):
         batch_size: rows in a micro-batch of one device.
         num_workers: processes that prepare batches.
         seed: of the order of the data.
+
+    Raises UserError for a number that can't be meant.
     """
 
     objective: str
 
     def __init__(self, batch_size: int, num_workers: int, seed: int | None) -> None:
         super().__init__()
+        if batch_size < 1:
+            raise UserError(f"batch_size is {batch_size}: a micro-batch needs at least 1 row.")
+        if num_workers < 0:
+            raise UserError(f"num_workers is {num_workers}: 0 prepares batches in this process.")
         self.batch_size, self.num_workers = batch_size, num_workers
         self.seed = int(os.environ.get("PL_GLOBAL_SEED", 0)) if seed is None else seed
         self._position: dict[str, Any] | None = None

@@ -74,10 +74,6 @@ class TextDataModule(ResumableDataModule):
             raise UserError("source is empty: give a file, a folder, a URL or a dataset's name.")
         if seq_len < 2:
             raise UserError(f"seq_len is {seq_len}: a row needs at least 2 tokens.")
-        if batch_size < 1:
-            raise UserError(f"batch_size is {batch_size}: a micro-batch needs at least 1 row.")
-        if num_workers < 0:
-            raise UserError(f"num_workers is {num_workers}: 0 prepares batches in this process.")
         self.options = SourceOptions(text_field, document, split, split_share, on_bad_record)  # type: ignore[arg-type]
         self.source, self.val_source, self.tokenizer_spec = source, val_source, tokenizer
         self.seq_len, self.cache = seq_len, cache
