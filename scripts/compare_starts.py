@@ -10,12 +10,12 @@ or left as they are.
 
 import argparse
 import json
-import statistics
 from pathlib import Path
 
 import torch
 
 from pretrain.cli import main as pretrain
+from pretrain.commands.seeds import summarize
 from pretrain.hardware import device_of, resolve_precision
 from pretrain.runs.card import read_card
 from pretrain.runs.environment import describe_machine
@@ -68,17 +68,12 @@ def fine_tune(name: str, checkpoint: str, seed: int, options: argparse.Namespace
     return read_card(options.runs_dir / run)
 
 
-def summarize(cards: dict[str, list[dict]]) -> dict[str, dict]:
+def compare(cards: dict[str, list[dict]]) -> dict[str, dict]:
     """Per start and figure: mean, sample standard deviation and values."""
     table: dict[str, dict] = {}
     for name, runs in cards.items():
-        table[name] = {"seconds": [round(card["wall_time_s"]) for card in runs]}
-        for figure in FIGURES:
-            values = [card[figure] for card in runs if card.get(figure) is not None]
-            if values:
-                spread = statistics.stdev(values) if len(values) > 1 else 0.0
-                mean = statistics.fmean(values)
-                table[name][figure] = {"mean": mean, "std": spread, "values": values}
+        figures = {figure: value for figure, value in summarize(runs).items() if figure in FIGURES}
+        table[name] = {"seconds": [round(card["wall_time_s"]) for card in runs], **figures}
     return table
 
 
@@ -99,7 +94,7 @@ def main() -> None:
                 first = next(iter(given.values()))
                 checkpoint = fresh_weights(first, seed, options.runs_dir)
             cards[name].append(fine_tune(name, checkpoint, seed, options))
-    table = summarize(cards)
+    table = compare(cards)
     print(f"\n{options.config} on {options.source}, seeds {options.seeds}")
     for name, figures in table.items():
         shown = [

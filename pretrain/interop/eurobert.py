@@ -10,7 +10,7 @@ from typing import Any
 
 from pretrain.interop.family import Family
 from pretrain.interop.fields import Fields
-from pretrain.interop.llama import HEADS, NEEDS, TIED, llama_rules, read_llama, write_llama
+from pretrain.interop.llama import HEADS, LLAMA_NEEDS, TIED, llama_rules, read_llama, write_llama
 from pretrain.interop.rules import Filler, Rule
 from pretrain.model import TransformerConfig
 
@@ -37,10 +37,7 @@ FAMILY = Family(
     prefix="model.",
     lm_head="lm_head.",
     needs={
-        **NEEDS,
-        "embedding_norm": (False,),
-        "qk_norm": (False,),
-        "activation": ("swiglu",),
+        **LLAMA_NEEDS,
         "head_bias": lambda config: (False, True) if config.linear_bias else (False,),
     },
     write=write_llama,

@@ -118,16 +118,19 @@ def llama_rules(config: TransformerConfig, objective: str, pooler: bool) -> Iter
         yield Rule("head.decoder.weight", ("lm_head.weight",))
 
 
+LLAMA_NEEDS: dict[str, Any] = {  # EuroBERT's too
+    **NEEDS,
+    "embedding_norm": (False,),
+    "qk_norm": (False,),
+    "activation": ("swiglu",),
+}
 FAMILY = Family(
     model_type="llama",
     classes={"clm": "LlamaForCausalLM", "classification": "LlamaForSequenceClassification"},
     prefix="model.",
     lm_head="lm_head.",
     needs={
-        **NEEDS,
-        "embedding_norm": (False,),
-        "qk_norm": (False,),
-        "activation": ("swiglu",),
+        **LLAMA_NEEDS,
         "head_bias": (False,),
     },
     write=write_llama,
