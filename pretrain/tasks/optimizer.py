@@ -68,10 +68,18 @@ class MuonAdamW(Optimizer):
     Args:
         groups: Parameter groups, each with ``params, algorithm, lr, lr_ratio, weight_decay`` and
             ``betas, eps`` or ``momentum``.
+
+    Attributes:
+        gate: Whether the next step may change anything, a scalar bool on the parameters' device;
+            None is yes. Where it is False, weights and states stay as they are, and the host need
+            not know. It holds for one step.
+        is_updating: Whether a step has begun and not come to its end: weights may be in between.
     """
 
     def __init__(self, groups: Iterable[dict[str, Any]]) -> None:
         super().__init__(groups, {})
+        self.gate: Tensor | None = None
+        self.is_updating = False
         self._wire()
 
     def _wire(self) -> None:
@@ -92,15 +100,21 @@ class MuonAdamW(Optimizer):
         if closure is not None:
             with torch.enable_grad():
                 loss = closure()
+        gate, self.gate = self.gate, None  # set by hooks of the closure
+        self.is_updating = True
         for group in self.param_groups:
             if group["algorithm"] == "muon":
-                self._muon_step(group)
+                self._muon_step(group, gate)
         if self._adamw is not None:
-            self._adamw_step(self._adamw)
+            self._adamw_step(self._adamw, gate)
+        self.is_updating = False
         return loss
 
     @staticmethod
-    def _adamw_step(adamw: AdamW) -> None:
+    def _adamw_step(adamw: AdamW, gate: Tensor | None) -> None:
+        # What torch's gradient scaler sets where a gradient is infinite: the fused kernel does
+        # nothing then, on the device.
+        adamw.found_inf = None if gate is None else (~gate).float()  # type: ignore[attr-defined]
         shared = [group["lr"] for group in adamw.param_groups]
         for group in adamw.param_groups:
             group["lr"] = group["lr"] * group["lr_ratio"]
@@ -108,26 +122,33 @@ class MuonAdamW(Optimizer):
         for group, lr in zip(adamw.param_groups, shared, strict=True):
             group["lr"] = lr
 
-    def _muon_step(self, group: dict[str, Any]) -> None:
-        lr = group["lr"] * group["lr_ratio"]
+    def _muon_step(self, group: dict[str, Any], gate: Tensor | None) -> None:
+        lr: float | Tensor = group["lr"] * group["lr_ratio"]
+        if gate is not None:
+            lr = lr * gate
         by_shape: dict[torch.Size, list[tuple[Tensor, Tensor]]] = defaultdict(list)
         for weight in group["params"]:
             if weight.grad is not None:
-                ahead = self._look_ahead(weight, weight.grad, group["momentum"])
+                ahead = self._look_ahead(weight, weight.grad, group["momentum"], gate)
                 by_shape[weight.shape].append((weight, ahead))
         for (rows, columns), pairs in by_shape.items():
             # Matrices of one shape are orthogonalised together: fewer and larger products.
             updates = orthogonalize(torch.stack([ahead for _, ahead in pairs]))
             rate = lr * math.sqrt(max(1, rows / columns))
             for (weight, _), update in zip(pairs, updates, strict=True):
-                weight.mul_(1 - lr * group["weight_decay"]).add_(update, alpha=-rate)
+                weight.mul_(1 - lr * group["weight_decay"]).sub_(update * rate)
 
-    def _look_ahead(self, weight: Tensor, gradient: Tensor, momentum: float) -> Tensor:
+    def _look_ahead(
+        self, weight: Tensor, gradient: Tensor, momentum: float, gate: Tensor | None
+    ) -> Tensor:
         """Update the running gradient of ``weight``; return it one Nesterov step ahead."""
         state = self.state[weight]
         if "momentum_buffer" not in state:
             state["momentum_buffer"] = torch.zeros_like(weight)
-        buffer = state["momentum_buffer"].lerp_(gradient, 1 - momentum)
+        buffer = state["momentum_buffer"]
+        if gate is not None:  # moving towards itself, a buffer stays as it is
+            gradient = torch.where(gate, gradient, buffer)
+        buffer.lerp_(gradient, 1 - momentum)
         return gradient.lerp(buffer, momentum)
 
 

@@ -147,3 +147,38 @@ def test_a_restored_optimizer_goes_on_to_the_bit():
 
 def test_it_declares_no_support_for_scaled_gradients():
     assert not getattr(our_optimizer(Net()), "_step_supports_amp_scaling", False)
+
+
+def state_tensors(optimizer):
+    return [
+        value.clone() for state in optimizer.state.values() for _, value in sorted(state.items())
+    ]
+
+
+@pytest.mark.parametrize("matrices", ["muon", "adamw"])
+def test_a_closed_gate_leaves_weights_and_states_as_they_are_for_one_step(matrices):
+    net = Net()
+    optimizer = our_optimizer(net, matrices=matrices, weight_decay=0.1)
+    train(net, optimizer, 2)
+    before = weights(net), state_tensors(optimizer)
+    for p in net.parameters():
+        p.grad = torch.full_like(p, math.nan)
+    optimizer.gate = torch.tensor(False)
+    optimizer.step()
+    for group, kept in zip((weights(net), state_tensors(optimizer)), before, strict=True):
+        assert all(torch.equal(now, then) for now, then in zip(group, kept, strict=True))
+    train(net, optimizer, 1, start=2)  # the next one is taken again
+    assert not torch.equal(weights(net)[0], before[0][0])
+
+
+@pytest.mark.parametrize("matrices", ["muon", "adamw"])
+def test_an_open_gate_changes_nothing(matrices):
+    plain, gated = Net(), Net()
+    options = {"matrices": matrices, "weight_decay": 0.1}
+    optimizers = our_optimizer(plain, **options), our_optimizer(gated, **options)
+    for step in range(3):
+        train(plain, optimizers[0], 1, start=step)
+        optimizers[1].gate = torch.tensor(True)
+        train(gated, optimizers[1], 1, start=step)
+    for a, b in zip(weights(plain), weights(gated), strict=True):
+        torch.testing.assert_close(a, b, rtol=1e-6, atol=1e-7)
