@@ -136,7 +136,7 @@ class MuonAdamW(Optimizer):
             updates = orthogonalize(torch.stack([ahead for _, ahead in pairs]))
             rate = lr * math.sqrt(max(1, rows / columns))
             for (weight, _), update in zip(pairs, updates, strict=True):
-                weight.mul_(1 - lr * group["weight_decay"]).sub_(update * rate)
+                weight.mul_(1 - lr * group["weight_decay"]).sub_(rate * update.to(weight.dtype))
 
     def _look_ahead(
         self, weight: Tensor, gradient: Tensor, momentum: float, gate: Tensor | None
