@@ -9,7 +9,7 @@ from dataclasses import asdict, replace
 from typing import Any, ClassVar
 
 import torch
-from lightning.pytorch import LightningModule
+from lightning.pytorch import Callback
 from lightning.pytorch.utilities.types import OptimizerLRSchedulerConfig
 from torch import Tensor
 from torch.optim.lr_scheduler import LambdaLR
@@ -17,6 +17,8 @@ from torch.optim.lr_scheduler import LambdaLR
 from pretrain.errors import UserError
 from pretrain.model import Transformer, TransformerConfig
 from pretrain.model.transformer import check_direction
+from pretrain.tasks.bad_numbers import BadNumbers
+from pretrain.tasks.checkpoint_file import PlainlyLoaded
 from pretrain.tasks.checks import check_fit, check_objective
 from pretrain.tasks.gradients import GlobalTargetMean
 from pretrain.tasks.losses import LossSums
@@ -28,7 +30,7 @@ from pretrain.tasks.warm_start import load_weights
 Batch = dict[str, Any]
 
 
-class TransformerTask(LightningModule):
+class TransformerTask(PlainlyLoaded):
     """One block stack, what a subclass puts on top of it, and the recipe that trains them.
 
     Args:
@@ -69,7 +71,8 @@ class TransformerTask(LightningModule):
         self.transformer: Transformer = None  # type: ignore[assignment]  # see configure_model
         self.target_mean = GlobalTargetMean()
         self._init_from: str | None = None
-        self._window: list[Batch] = []
+        self.window: list[Batch] = []  # micro-batches since the last optimizer step
+        self._loss_period: tuple[float, float] = (0.0, 0.0)  # of a checkpoint
         self._lr_of_step = lr
         self.save_hyperparameters(
             {
@@ -138,11 +141,17 @@ class TransformerTask(LightningModule):
 
     def on_train_start(self) -> None:
         """Count from this step on, whatever was trained on trial or before a checkpoint."""
-        self.target_mean = GlobalTargetMean(self.trainer.global_step)
-        self._window.clear()
+        period = self._loss_period if self.trainer.is_global_zero else (0.0, 0.0)
+        self._loss_period = (0.0, 0.0)
+        self.target_mean = GlobalTargetMean(self.trainer.global_step, period)
+        self.window.clear()
 
     def on_train_batch_start(self, batch: Batch, batch_idx: int) -> None:
         """Seed dropout from what is being trained on, so that no hidden state must be saved."""
+        self.seed_dropout(batch_idx)
+
+    def seed_dropout(self, batch_idx: int) -> None:
+        """Make what is dropped a function of the run's seed and of this micro-batch's place."""
         if self.has_dropout:
             seed = int(os.environ.get("PL_GLOBAL_SEED", 0))
             place = (seed, self.current_epoch, batch_idx, self.global_rank)
@@ -155,7 +164,7 @@ class TransformerTask(LightningModule):
 
     def training_step(self, batch: Batch, batch_idx: int) -> Tensor:
         """Loss of one micro-batch, scaled so that the step follows the global mean."""
-        self._window.append(batch)
+        self.window.append(batch)
         sums = self._with_load_balance(self.losses(batch))
         return self.target_mean.scale(sums, self.nominal_targets(batch), self.trainer)
 
@@ -181,13 +190,17 @@ class TransformerTask(LightningModule):
         Lightning fetches one batch ahead, so the loader's own position is not the training's.
         """
         lr = optimizer.param_groups[0]["lr"]
+        optimizer.optimizer.gate = (
+            None  # a gradient scaler may have left out the step that it was for
+        )
         super().optimizer_step(epoch, batch_idx, optimizer, *args)
         self._lr_of_step = lr  # the scheduler moves on before anything is logged
         trained_on = getattr(getattr(self.trainer, "datamodule", None), "trained_on", None)
         if trained_on is not None:
-            for batch in self._window:
+            for batch in self.window:
                 trained_on(batch)
-        self._window.clear()
+        self.window.clear()
+        self.target_mean.close_window()
 
     def on_train_batch_end(self, outputs: Any, batch: Batch, batch_idx: int) -> None:
         """Log the mean loss since the last log, at the trainer's rhythm."""
@@ -198,6 +211,11 @@ class TransformerTask(LightningModule):
             return
         self.log("train/loss", self.target_mean.pop_mean_nll(self.trainer), prog_bar=True)
         self.log_dict({"lr": self._lr_of_step, "step": float(step)})
+
+    def configure_callbacks(self) -> list[Callback]:
+        """The guard against updates that are not finite, unless the Trainer has one."""
+        callbacks = self.trainer.callbacks  # type: ignore[attr-defined]
+        return [] if any(isinstance(c, BadNumbers) for c in callbacks) else [BadNumbers()]
 
     def configure_optimizers(self) -> OptimizerLRSchedulerConfig:
         """AdamW, with Muon for the matrices where asked for, under the step-wise schedule."""
@@ -262,10 +280,12 @@ class TransformerTask(LightningModule):
     # Checkpoint --------------------------------------------------------------------------------
 
     def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
-        """Add what makes the file complete: objective, tokenizer, length of the rows."""
+        """Add what makes the file complete: objective, tokenizer, length of the rows, loss sums."""
         checkpoint["objective"] = self.objective
         checkpoint["tokenizer"] = self.tokenizer_json
         checkpoint["trained_len"] = self.trained_len
+        if self._trainer is not None:
+            checkpoint["loss_period"] = self.target_mean.period(self.trainer)
 
     def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
         """Take the tokenizer back.
@@ -276,6 +296,7 @@ class TransformerTask(LightningModule):
         check_objective(self.objective, checkpoint.get("objective", self.objective))
         self.tokenizer_json = checkpoint.get("tokenizer")
         self.trained_len = checkpoint.get("trained_len")
+        self._loss_period = checkpoint.get("loss_period", (0.0, 0.0))
 
 
 def as_config(kind: type, value: Any) -> Any:

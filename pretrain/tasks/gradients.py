@@ -23,22 +23,25 @@ class GlobalTargetMean:
 
     Args:
         step: The optimizer step at which training starts.
+        period: Summed negative log-likelihood (nats) and number of targets, over all ranks, of the
+            log period that training starts in; a resumed run goes on with it.
 
     Attributes:
         logged_step: The optimizer step at which the mean loss was last taken out, at first the
             one at which training starts.
     """
 
-    def __init__(self, step: int = 0) -> None:
+    def __init__(self, step: int = 0, period: tuple[float, float] = (0.0, 0.0)) -> None:
         self.logged_step = step
         self._nominal = 1
         self._window_targets: Tensor | None = None
-        self._period: Tensor | None = None
+        self._window: Tensor | None = None
+        self._period: Tensor | tuple[float, float] = period
 
     def scale(self, sums: LossSums, nominal: int, trainer: Trainer) -> Tensor:
         """What to go backward from; ``nominal`` is the constant number of targets a batch has."""
         seen = torch.stack([sums.nll.double(), sums.n_targets.double()])
-        self._period = seen if self._period is None else self._period + seen
+        self._window = seen if self._window is None else self._window + seen
         if not self._needs_correction(trainer):
             return sums.objective / sums.n_targets.clamp(min=1)
         self._nominal = nominal
@@ -56,13 +59,29 @@ class GlobalTargetMean:
         torch._foreach_mul_(gradients, (parts / targets.clamp(min=1)).to(gradients[0].dtype))
         self._window_targets = None
 
-    def pop_mean_nll(self, trainer: Trainer) -> Tensor:
+    def close_window(self) -> None:
+        """The optimizer step is over: its micro-batches belong to the log period.
+
+        Unless their sums are not finite: then the step was left out.
+        """
+        if self._window is not None:
+            window = torch.where(self._window.isfinite().all(), self._window, 0.0)
+            before = torch.as_tensor(self._period, dtype=window.dtype, device=window.device)
+            self._period, self._window = before + window, None
+
+    def period(self, trainer: Trainer) -> tuple[float, float]:
+        """The sums of the log period so far, over all ranks, which must all ask."""
+        if not isinstance(self._period, Tensor):
+            return self._period
+        nll, n_targets = trainer.strategy.reduce(self._period, reduce_op="sum").tolist()
+        return nll, n_targets
+
+    def pop_mean_nll(self, trainer: Trainer) -> float:
         """Mean negative log-likelihood in nats per target, over all ranks, since the last call."""
         self.logged_step = trainer.global_step
-        assert self._period is not None
-        nll, n_targets = trainer.strategy.reduce(self._period, reduce_op="sum")
-        self._period = None
-        return (nll / n_targets.clamp(min=1)).float()
+        nll, n_targets = self.period(trainer)
+        self._period = (0.0, 0.0)
+        return nll / max(n_targets, 1)
 
     @staticmethod
     def _needs_correction(trainer: Trainer) -> bool:
