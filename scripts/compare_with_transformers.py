@@ -35,8 +35,8 @@ from pretrain.runs.console import hush_libraries, say
 from pretrain.runs.environment import describe_machine
 from pretrain.runs.validation_schedule import whole_split
 from pretrain.tasks import Classification, OptimizerConfig, ScheduleConfig
+from pretrain.tasks.checkpoint_file import read_checkpoint
 from pretrain.tasks.finetuning import FinetuningConfig
-from pretrain.tasks.warm_start import read_checkpoint
 
 LARGEST_DIFFERENCE = 1e-4  # of the logits at the start, both ways in float32
 SIDES = ("ours", "transformers")

@@ -22,7 +22,7 @@ from pretrain.data import ClassificationDataModule
 from pretrain.errors import UserError
 from pretrain.hardware import device_of
 from pretrain.tasks import Classification
-from pretrain.tasks.warm_start import read_checkpoint
+from pretrain.tasks.checkpoint_file import read_checkpoint
 
 IGNORED = -100  # label of the rows that fill the last batch
 

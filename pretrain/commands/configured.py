@@ -13,6 +13,7 @@ from lightning.pytorch.utilities.exceptions import MisconfigurationException
 
 import pretrain.data.classification
 import pretrain.data.datamodule
+import pretrain.runs.strategies  # fsdp2 is found among what is imported
 import pretrain.tasks  # noqa: F401  short class names are found among what is imported
 from pretrain.commands.adoption import Use, refuse_contradictions, write_base_layer
 from pretrain.commands.complaints import explain, refuse_abbreviations
@@ -21,7 +22,7 @@ from pretrain.data.labels import Labels
 from pretrain.errors import UserError
 from pretrain.hardware import resolve_precision
 from pretrain.runs.console import hush_libraries, say
-from pretrain.tasks.warm_start import read_checkpoint
+from pretrain.tasks.checkpoint_file import read_checkpoint
 
 DEFAULT_SEED = 1
 Precision = Literal["auto", "bf16-mixed", "16-mixed", "32-true", "bf16-true", "16-true", "64-true"]

@@ -30,7 +30,7 @@ def _export(path: Path, folder: Path) -> None:
     from pretrain.interop import Portable, export_folder
     from pretrain.interop.model_card import AUTO_CLASSES
     from pretrain.model import TransformerConfig
-    from pretrain.tasks.warm_start import read_checkpoint
+    from pretrain.tasks.checkpoint_file import read_checkpoint
 
     checkpoint = read_checkpoint(str(path))
     model = Portable(

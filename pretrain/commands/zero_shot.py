@@ -33,7 +33,7 @@ def run(argv: list[str]) -> None:
     from pretrain.hardware import device_of
     from pretrain.runs.console import say
     from pretrain.tasks import load_task
-    from pretrain.tasks.warm_start import read_checkpoint
+    from pretrain.tasks.checkpoint_file import read_checkpoint
 
     task = load_task(options.checkpoint).to(device_of())
     step = int(read_checkpoint(options.checkpoint).get("global_step", 0))

@@ -13,6 +13,7 @@ from pretrain.errors import UserError
 
 WEIGHTS = "model.safetensors"
 INDEX = f"{WEIGHTS}.index.json"
+_PICKLES = (".bin", ".pt", ".pth", ".ckpt", ".pkl")
 # What the norms of early BERT and GPT files call their parameters.
 _OLD_NAMES = {".gamma": ".weight", ".beta": ".bias"}
 
@@ -78,9 +79,10 @@ def _files(folder: Path) -> list[str]:
         if not names or not all(isinstance(n, str) and Path(n).name == n for n in names):
             raise UserError(f"{folder / INDEX} names no files beside it.")
         return sorted(set(names))
-    if any(folder.glob("pytorch_model*.bin")):
+    pickles = sorted(path for path in folder.iterdir() if path.suffix in _PICKLES)
+    if pickles:
         raise UserError(
-            f"{folder} holds its weights as a pickle, which could run code: load them with "
+            f"{pickles[0]} holds its weights as a pickle, which could run code: load them with "
             "transformers and save_pretrained, which writes the safetensors that are read here."
         )
     raise UserError(f"{folder} holds no {WEIGHTS} and no {INDEX}.")

@@ -10,10 +10,10 @@ from pretrain.data.files import written_whole
 from pretrain.errors import UserError
 from pretrain.tasks.base import TransformerTask
 from pretrain.tasks.causal_lm import CausalLM
+from pretrain.tasks.checkpoint_file import read_checkpoint
 from pretrain.tasks.classification import Classification
 from pretrain.tasks.encoder import Encoder
 from pretrain.tasks.masked_lm import MaskedLM
-from pretrain.tasks.warm_start import read_checkpoint
 
 TASKS: dict[str, type[TransformerTask]] = {
     task.objective: task for task in (MaskedLM, CausalLM, Encoder, Classification)

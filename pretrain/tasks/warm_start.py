@@ -1,45 +1,14 @@
 """Weights from a finished run as the start of a new one."""
 
-from dataclasses import fields
-from typing import Any
-
 import torch
 from lightning.pytorch.utilities import rank_zero_info
 from torch import nn
 
 from pretrain.errors import UserError
-from pretrain.model import TransformerConfig
 from pretrain.model.resizing import interpolate_positions
+from pretrain.tasks.checkpoint_file import read_checkpoint
 
 _POSITIONS = "transformer.embeddings.position.weight"
-
-
-def read_checkpoint(path: str) -> dict[str, Any]:
-    """A checkpoint's content on the CPU, by memory map, plain types and tensors only.
-
-    Raises:
-        UserError: The file is missing, is no checkpoint of this package, is of a newer version, or
-            holds code.
-    """
-    try:
-        checkpoint = torch.load(path, map_location="cpu", weights_only=True, mmap=True)
-    except FileNotFoundError:
-        raise UserError(f"There is no checkpoint at {path}.") from None
-    except Exception as error:
-        raise UserError(
-            f"{path} cannot be read as a checkpoint ({str(error).splitlines()[0]}); give the path "
-            "of a file such as runs/NAME/checkpoints/best.ckpt."
-        ) from None
-    if not isinstance(checkpoint, dict) or "objective" not in checkpoint:
-        raise UserError(f"{path} is not a checkpoint of pretrain: it names no objective.")
-    network = checkpoint.get("hyper_parameters", {}).get("network", {})
-    unknown = sorted(network.keys() - {field.name for field in fields(TransformerConfig)})
-    if unknown:
-        raise UserError(
-            f"{path} is of a newer version: its network has {unknown[0]}, which this one does not "
-            "know."
-        )
-    return checkpoint
 
 
 def load_weights(task: nn.Module, path: str) -> None:

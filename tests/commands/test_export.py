@@ -11,7 +11,7 @@ from pretrain.commands.export import run
 from pretrain.data.labels import Labels
 from pretrain.errors import UserError
 from pretrain.tasks import Classification, save_task
-from pretrain.tasks.warm_start import read_checkpoint
+from pretrain.tasks.checkpoint_file import read_checkpoint
 
 
 def trained(kind, path, steps=2, **options):

@@ -11,7 +11,7 @@ import torch
 from pretrain.cli import main
 from pretrain.model import TransformerConfig
 from pretrain.tasks import CausalLM
-from pretrain.tasks.warm_start import read_checkpoint
+from pretrain.tasks.checkpoint_file import read_checkpoint
 
 SCRIPT = Path(__file__).parents[2] / "scripts" / "context_extension.py"
 
