@@ -1,5 +1,6 @@
 """How spread out each attention head looks: the entropy of its attention weights."""
 
+from collections.abc import Iterator
 from typing import NamedTuple
 
 import torch
@@ -45,15 +46,34 @@ def attention_entropy(
     n_queries = query.shape[2]
     row_stride = min(row_stride, n_queries)
     rows = torch.arange(row_stride // 2, n_queries, row_stride, device=query.device)
-    queries, keys = query[:, :, rows].float(), key.float().transpose(-1, -2)
     # Allocated before the loop: small results between the large temporaries would keep the
     # freed memory from being used again.
-    nats = queries.new_empty(queries.shape[:3])
+    nats = query.new_empty((*query.shape[:2], len(rows)), dtype=torch.float32)
     n_visible = torch.empty(len(query), len(rows), dtype=torch.int64, device=query.device)
+    for part, scores, visible in score_rows(query, key, mask, scale, row_stride):
+        nats[..., part] = _softmax_entropy(scores, visible)
+        n_visible[:, part] = visible[:, 0].sum(-1)
+    return RowEntropy(rows, nats, n_visible)
+
+
+def score_rows(
+    query: Tensor, key: Tensor, mask: AttentionMask, scale: float, row_stride: int = 1
+) -> Iterator[tuple[slice, Tensor, Tensor]]:
+    """The scores q kᵀ · scale + bias in float32, at most 64 query rows at a time.
+
+    The arguments are those of :func:`attention_entropy`.
+
+    Yields:
+        Which of the rows that are looked at these are; their scores ``(batch, n_heads, n_rows,
+        n_keys)``, which may be overwritten; and ``(batch or 1, 1, n_rows, n_keys)`` bool, True
+        where a query sees a key.
+    """
+    rows = range(row_stride // 2, query.shape[2], row_stride)
+    queries, keys = query[:, :, rows.start :: row_stride].float(), key.float().transpose(-1, -2)
     chunk = max(1, _CHUNK_ROWS // row_stride)
     for start in range(0, len(rows), chunk):
         stop = min(start + chunk, len(rows))
-        first, last = (row_stride // 2 + i * row_stride for i in (start, stop - 1))
+        first, last = rows[start], rows[stop - 1]
         visible = mask.rows(first, last + 1)[..., ::row_stride, :]
         # Autocast would take the product back to half precision, where the entropy of a peaky
         # head is wrong in the first digit.
@@ -62,9 +82,7 @@ def attention_entropy(
         bias = mask.bias(first, last + 1)
         if bias is not None:
             scores += bias[..., ::row_stride, :]
-        nats[..., start:stop] = _softmax_entropy(scores, visible)
-        n_visible[:, start:stop] = visible[:, 0].sum(-1)
-    return RowEntropy(rows, nats, n_visible)
+        yield slice(start, stop), scores, visible
 
 
 def _softmax_entropy(scores: Tensor, visible: Tensor) -> Tensor:
