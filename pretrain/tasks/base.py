@@ -25,6 +25,7 @@ from pretrain.tasks.losses import LossSums
 from pretrain.tasks.optimizer import MuonAdamW, OptimizerConfig
 from pretrain.tasks.parameter_groups import parameter_groups
 from pretrain.tasks.schedule import ScheduleConfig, rate_factor
+from pretrain.tasks.sharding import shard
 from pretrain.tasks.warm_start import load_weights
 
 Batch = dict[str, Any]
@@ -108,6 +109,8 @@ class TransformerTask(PlainlyLoaded):
             load_weights(self, self._init_from)
         if self.compile_network:
             self.transformer.compile()  # in place, so that no key gets a prefix
+        if self.device_mesh is not None:
+            shard(self, self.device_mesh)
 
     @abstractmethod
     def build_heads(self) -> None:

@@ -16,6 +16,7 @@ from torch import Tensor
 from torch.nn import Parameter
 
 from pretrain.tasks.losses import LossSums
+from pretrain.tasks.sharding import local
 
 
 class GlobalTargetMean:
@@ -55,7 +56,7 @@ class GlobalTargetMean:
             return
         targets = trainer.strategy.reduce(self._window_targets.double(), reduce_op="sum")
         parts = self._nominal * trainer.accumulate_grad_batches * trainer.world_size
-        gradients = [p.grad for p in parameters if p.grad is not None]
+        gradients = [local(p.grad) for p in parameters if p.grad is not None]
         torch._foreach_mul_(gradients, (parts / targets.clamp(min=1)).to(gradients[0].dtype))
         self._window_targets = None
 

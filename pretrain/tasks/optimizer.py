@@ -11,6 +11,7 @@ from typing import Any, Literal
 
 import torch
 from torch import Tensor
+from torch.distributed.tensor import DTensor, Shard
 from torch.optim import AdamW, Optimizer
 
 from pretrain.hardware import multiplies_bf16_fast
@@ -133,7 +134,7 @@ class MuonAdamW(Optimizer):
                 by_shape[weight.shape].append((weight, ahead))
         for (rows, columns), pairs in by_shape.items():
             # Matrices of one shape are orthogonalised together: fewer and larger products.
-            updates = orthogonalize(torch.stack([ahead for _, ahead in pairs]))
+            updates = _orthogonalized(torch.stack([ahead for _, ahead in pairs]))
             rate = lr * math.sqrt(max(1, rows / columns))
             for (weight, _), update in zip(pairs, updates, strict=True):
                 weight.mul_(1 - lr * group["weight_decay"]).sub_(rate * update.to(weight.dtype))
@@ -150,6 +151,19 @@ class MuonAdamW(Optimizer):
             gradient = torch.where(gate, gradient, buffer)
         buffer.lerp_(gradient, 1 - momentum)
         return gradient.lerp(buffer, momentum)
+
+
+def _orthogonalized(matrices: Tensor) -> Tensor:
+    """``orthogonalize(matrices)``, sharded as they are where they are sharded."""
+    if not isinstance(matrices, DTensor):
+        return orthogonalize(matrices)
+    # Each rank gets some of the matrices whole, instead of a part of each, and works on those.
+    mesh, dealt = matrices.device_mesh, [Shard(0)]
+    own = matrices.redistribute(placements=dealt).to_local()
+    done = DTensor.from_local(
+        orthogonalize(own), mesh, dealt, shape=matrices.shape, stride=matrices.stride()
+    )
+    return done.redistribute(placements=matrices.placements)
 
 
 def orthogonalize(matrices: Tensor) -> Tensor:
