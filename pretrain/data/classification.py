@@ -166,17 +166,6 @@ class ClassificationDataModule(ResumableDataModule):
         evaluated = VALIDATION if is_fit or stage == "validate" else self._test_split
         corpus.read((TRAIN, evaluated) if is_fit or corpus.labels is None else (evaluated,))
 
-    def train_dataloader(self) -> DataLoader:
-        """Shuffled micro-batches, from the position in the data on.
-
-        Raises:
-            UserError: the loaded checkpoint's run read the data in another way.
-        """
-        self._check_loaded_state()
-        loader = self._loader(TRAIN, self._position or self._start)
-        self._passes = loader.sampler
-        return loader
-
     def val_dataloader(self) -> DataLoader:
         """Each example of the validation split once, in one fixed order."""
         return self._loader(VALIDATION, None)
@@ -188,6 +177,9 @@ class ClassificationDataModule(ResumableDataModule):
     def predict_dataloader(self) -> DataLoader:
         """The examples of `test_dataloader`."""
         return self.test_dataloader()
+
+    def _train_loader(self) -> DataLoader:
+        return self._loader(TRAIN, self._position or self._start)
 
     def _loader(self, split: str, start: dict[str, Any] | None) -> DataLoader:
         held = self._split(split)
@@ -254,6 +246,5 @@ class ClassificationDataModule(ResumableDataModule):
             group_by_length=self.group_by_length,
             max_len=self.max_len,
             seed=self.seed,
-            devices=self._world()[0],
             train_tokens=facts.n_tokens,
         )

@@ -49,7 +49,7 @@ def cached_train_loader(
         order = Mixed(blocks.n_blocks_each, corpus.shares, share.seed)
     else:
         order = Shuffled(blocks.n_blocks, share.seed)
-    return indexed_loader(blocks, order, share, position or {"epoch": 0, "micro_batch": 0})
+    return indexed_loader(blocks, order, share, position or {"epoch": 0, "block": 0})
 
 
 def cached_eval_loader(
@@ -65,11 +65,14 @@ def indexed_loader(
 ) -> DataLoader:
     """Whole micro-batches, asked for in their order from a position on; None evaluates."""
     sampler = MicroBatchSampler(
-        blocks, order, share.batch_size, n_ranks=share.n_ranks, rank=share.rank, start=start
+        blocks,
+        order,
+        share.batch_size,
+        n_ranks=share.n_ranks,
+        rank=share.rank,
+        start=start,
+        limit=share.limit,
     )
-    if start is not None:
-        is_number = isinstance(share.limit, int)
-        sampler.limit = int(share.limit if is_number else share.limit * len(sampler))
     return _ResumableLoader(
         blocks,
         sampler=sampler,

@@ -14,17 +14,19 @@ class ReadingOrder:
 
     Attributes:
         uses_cache: from a token cache, or streamed.
-        rows_per_micro_batch: over all devices.
         seq_len: tokens in a row.
         seed: of the order.
+        shares: of the sources of a mixture, empty for a single one.
         train_tokens: what tells one corpus from another, wherever its files lie; None for a stream.
+        vocabulary: what tells one tokenizer's ids from another's.
     """
 
     uses_cache: bool
-    rows_per_micro_batch: int
     seq_len: int
     seed: int
+    shares: list[float]
     train_tokens: int | None
+    vocabulary: str
 
     def check_continues(self, state: dict[str, Any]) -> None:
         """Refuse to go on from a DataModule's `state` where other rows would come next.
@@ -41,15 +43,23 @@ class ReadingOrder:
                 f"The checkpoint was trained from {kept}: go on with cache={state['uses_cache']}, "
                 "or the order of the data would change."
             )
-        if position.get("micro_batch") or position.get("turn"):
+        if state.get("vocabulary") not in (None, self.vocabulary):
+            raise UserError(
+                "The checkpoint was trained with other tokens than those of this run's tokenizer: "
+                "go on with its own, or start a new run with init_from."
+            )
+        if self.uses_cache:
+            _check_counts_blocks(position)
+        if position.get("block") or position.get("turn"):
             self._check_inside_an_epoch(state)
 
     def _check_inside_an_epoch(self, state: dict[str, Any]) -> None:
-        for name in ("seq_len", "seed"):  # a checkpoint of an earlier version names neither
+        called = {"seq_len": "data.seq_len", "seed": "data.seed", "shares": "source weights"}
+        for name, title in called.items():  # a checkpoint of an earlier version may name none
             before, now = state.get(name), getattr(self, name)
             if before not in (None, now):
                 raise UserError(
-                    f"The checkpoint lies inside an epoch read with data.{name} {before}, this run "
+                    f"The checkpoint lies inside an epoch read with {title} {before}, this run "
                     f"has {now}: keep it, or what comes next would be other rows."
                 )
         before, now = state.get("train_tokens"), self.train_tokens
@@ -57,12 +67,6 @@ class ReadingOrder:
             raise UserError(
                 f"The checkpoint lies inside an epoch of {before:,} training tokens, this corpus "
                 f"has {now:,}: go on with the same corpus, or start a new run with init_from."
-            )
-        rows = state["rows_per_micro_batch"]
-        if self.uses_cache and rows != self.rows_per_micro_batch:
-            raise UserError(
-                f"The checkpoint lies inside an epoch of {rows} rows a micro-batch over all "
-                f"devices, this run has {self.rows_per_micro_batch}: keep batch_size × devices."
             )
 
 
@@ -74,7 +78,6 @@ class ExampleOrder:
         batch_size, tokens_per_batch, group_by_length: what goes into a micro-batch.
         max_len: tokens in a row at most.
         seed: of the order.
-        devices: that share the micro-batches.
         train_tokens: what tells one corpus from another, wherever its files lie.
     """
 
@@ -83,7 +86,6 @@ class ExampleOrder:
     group_by_length: bool
     max_len: int
     seed: int
-    devices: int
     train_tokens: int
 
     def check_continues(self, state: dict[str, Any]) -> None:
@@ -92,13 +94,24 @@ class ExampleOrder:
         Raises:
             UserError: the run of the checkpoint read the data in another way; with both values.
         """
-        if not (state.get("position") or {}).get("micro_batch"):
-            return  # before or between epochs any order will do
+        position = state.get("position")
+        if position is None:
+            return
+        _check_counts_blocks(position)
+        if position["block"] == 0:
+            return  # between epochs any order will do
         for name, now in asdict(self).items():
             if state[name] != now:
-                called = {"devices": "devices", "train_tokens": "training tokens"}
+                called = "training tokens" if name == "train_tokens" else f"data.{name}"
                 raise UserError(
-                    "The checkpoint lies inside an epoch read with "
-                    f"{called.get(name, f'data.{name}')} {state[name]}, this run has {now}: keep "
-                    "it, or what comes next would be other rows."
+                    f"The checkpoint lies inside an epoch read with {called} {state[name]}, this "
+                    f"run has {now}: keep it, or what comes next would be other rows."
                 )
+
+
+def _check_counts_blocks(position: dict[str, Any]) -> None:
+    if "block" not in position:
+        raise UserError(
+            "The checkpoint keeps its place in the data as an earlier version of pretrain did: "
+            "start a new run from its weights with init_from."
+        )

@@ -8,8 +8,11 @@ from typing import Any, Protocol
 
 import torch
 from lightning.pytorch import LightningDataModule
+from torch.utils.data import DataLoader
 
 from pretrain.data.loaders import Share
+from pretrain.data.sampler import MicroBatchSampler
+from pretrain.data.streaming import StreamLoader
 from pretrain.errors import UserError
 
 
@@ -44,6 +47,34 @@ class ResumableDataModule(LightningDataModule):
         self._position: dict[str, Any] | None = None
         self._loaded_state: dict[str, Any] = {}
         self._passes: Any = None  # of the training loader: where its next pass starts
+
+    def train_dataloader(self) -> DataLoader | StreamLoader:
+        """Shuffled micro-batches, from the position in the data on.
+
+        Raises:
+            UserError: the loaded checkpoint's run read the data in another way.
+        """
+        state, self._loaded_state = self._loaded_state, {}
+        self.check_continues(state)
+        loader = self._train_loader()
+        self._passes = loader.sampler if isinstance(loader, DataLoader) else loader
+        return loader
+
+    def batches_done(self) -> int | None:
+        """Micro-batches of this epoch on each rank that count as done at the loaded position.
+
+        The fit loop counts them too, as the run of the checkpoint did: with another batch size or
+        number of devices its count must become this one, or the epoch would end too early or too
+        late. Between two epochs it is the number of all; None on a stream, whose end isn't counted.
+
+        Raises:
+            UserError: the loaded checkpoint's run read the data in another way.
+        """
+        self.check_continues(self._loaded_state)
+        sampler = getattr(self._train_loader(), "sampler", None)
+        if not isinstance(sampler, MicroBatchSampler):
+            return None
+        return sampler.n_done(self._position or self._start)
 
     def trained_on(self, batch: dict[str, Any]) -> None:
         """Remember that this micro-batch was trained on: a checkpoint continues behind it."""
@@ -80,14 +111,10 @@ class ResumableDataModule(LightningDataModule):
         assert order is not None
         order.check_continues(state)
 
-    def _check_loaded_state(self) -> None:
-        state, self._loaded_state = self._loaded_state, {}
-        self.check_continues(state)
-
     @property
     def _start(self) -> dict[str, Any]:
         """The position of a run that begins."""
-        return {"epoch": 0, "micro_batch": 0}
+        return {"epoch": 0, "block": 0}
 
     def _moved(self, after: dict[str, Any]) -> dict[str, Any]:
         """The position, given what the batch just trained on says of it."""
@@ -95,6 +122,10 @@ class ResumableDataModule(LightningDataModule):
 
     def _saved_position(self) -> dict[str, Any] | None:
         return self._position
+
+    def _train_loader(self) -> DataLoader | StreamLoader:
+        """The loader of the training split, from the position on."""
+        raise NotImplementedError
 
     def _order(self) -> Order | None:
         """How this run reads its data; None before `setup`."""

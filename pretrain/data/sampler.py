@@ -60,17 +60,18 @@ class MicroBatchSampler(DistributedSampler):
     """Deals the blocks of an epoch out as micro-batches: number g to rank g modulo n_ranks.
 
     The last ones are filled up with empty blocks, so that all ranks make the same number of equal
-    steps and each block is seen exactly once. A `DistributedSampler`, since Lightning replaces any
-    other under DDP.
+    steps and each block is seen exactly once. A place in the data counts blocks, so an epoch may
+    go on with another batch size or another number of ranks. A `DistributedSampler`, since
+    Lightning replaces any other under DDP.
 
     Args:
         dataset: what the micro-batches are asked from.
         order: the blocks of each epoch.
         batch_size: blocks in a micro-batch.
         n_ranks, rank: this process among all.
-        start: {"epoch": e, "micro_batch": b} to go on from; each pass after it is the next epoch.
-            None leaves positions out of the micro-batches.
-        limit: micro-batches after which a pass is over at the latest; None takes all.
+        start: {"epoch": e, "block": n} to go on from, n blocks of the epoch being done; each pass
+            after it is the next epoch. None leaves positions out of the micro-batches.
+        limit: micro-batches after which an epoch is over, or a share of all.
     """
 
     def __init__(
@@ -82,16 +83,29 @@ class MicroBatchSampler(DistributedSampler):
         n_ranks: int = 1,
         rank: int = 0,
         start: dict[str, int] | None = None,
-        limit: int | None = None,
+        limit: int | float = 1.0,
     ) -> None:
         super().__init__(dataset, num_replicas=n_ranks, rank=rank, shuffle=False)
-        self.order, self.batch_size, self.limit = order, batch_size, limit
+        self.order, self.batch_size = order, batch_size
+        self.n_limited = limit if isinstance(limit, int) else int(limit * len(self))
         self.with_positions = start is not None
-        self.next_start = start or {"epoch": 0, "micro_batch": 0}
+        self.next_start = start or {"epoch": 0, "block": 0}
 
     def __len__(self) -> int:
         """Micro-batches of a whole epoch on each rank."""
-        return math.ceil(self.order.n_blocks / (self.batch_size * self.num_replicas))
+        return self._n_steps(self.order.n_blocks)
+
+    def n_done(self, position: dict[str, int]) -> int:
+        """Micro-batches of an epoch on each rank that count as done at a position.
+
+        Those to come are made of the blocks that are left, so this is no number that was ever
+        trained if the epoch began with another batch size or number of ranks. Between two epochs
+        all are done.
+        """
+        n_all = min(self.n_limited, len(self))
+        if position["block"] == 0:
+            return n_all if position["epoch"] else 0
+        return n_all - self._n_steps(max(0, self._end - position["block"]))
 
     def set_epoch(self, epoch: int) -> None:
         """Does nothing, for the passes are counted here.
@@ -103,20 +117,35 @@ class MicroBatchSampler(DistributedSampler):
     def __iter__(self) -> Iterator[MicroBatch]:
         # A generator, so that only a pass that is really made counts: a DataLoader with workers
         # calls iter() twice before it asks for the first item
-        epoch, first = self.next_start["epoch"], self.next_start["micro_batch"]
-        self.next_start = {"epoch": epoch + 1, "micro_batch": 0}
+        epoch, first = self.next_start["epoch"], self.next_start["block"]
+        if first >= self._end:  # a lower limit than the one that the epoch began with
+            epoch, first = epoch + 1, 0
+        self.next_start = {"epoch": epoch + 1, "block": 0}
         blocks, epochs = self.order.blocks(epoch)
-        for micro_batch in range(first, len(self)):
-            start = (micro_batch * self.num_replicas + self.rank) * self.batch_size
-            part = slice(start, start + self.batch_size)
+        for start in range(first, len(blocks), self._step):
+            own = start + self.rank * self.batch_size
+            part = slice(own, own + self.batch_size)
             n_missing = self.batch_size - len(blocks[part])
             yield MicroBatch(
                 np.pad(blocks[part], (0, n_missing), constant_values=FILLER_BLOCK),
                 np.pad(epochs[part], (0, n_missing)),
-                self._position_after(epoch, micro_batch) if self.with_positions else None,
+                self._position_at(epoch, start + self._step) if self.with_positions else None,
             )
 
-    def _position_after(self, epoch: int, micro_batch: int) -> dict[str, int]:
-        if micro_batch + 1 in (len(self), self.limit):
-            return {"epoch": epoch + 1, "micro_batch": 0}
-        return {"epoch": epoch, "micro_batch": micro_batch + 1}
+    @property
+    def _step(self) -> int:
+        """Blocks that all ranks take at once."""
+        return self.batch_size * self.num_replicas
+
+    @property
+    def _end(self) -> int:
+        """Blocks after which an epoch is over."""
+        return min(self.order.n_blocks, self.n_limited * self._step)
+
+    def _n_steps(self, n_blocks: int) -> int:
+        return math.ceil(n_blocks / self._step)
+
+    def _position_at(self, epoch: int, block: int) -> dict[str, int]:
+        if block >= self._end:
+            return {"epoch": epoch + 1, "block": 0}
+        return {"epoch": epoch, "block": block}

@@ -125,23 +125,6 @@ class TextDataModule(ResumableDataModule):
             for split in ("train", "validation"):
                 self._check_has_target(split)
 
-    def train_dataloader(self) -> DataLoader | StreamLoader:
-        """Shuffled micro-batches, from the position in the data on.
-
-        Raises:
-            UserError: the loaded checkpoint's run read the data in another way.
-        """
-        self._check_loaded_state()
-        share, packing = self._share(), self._packing("train")
-        if self.uses_cache:
-            loader = cached_train_loader(self._ready, packing, share, self._position)
-            self._passes = loader.sampler
-            return loader
-        self._passes = streamed_train_loader(
-            self._ready, packing, share, self._position, self._agree
-        )
-        return self._passes
-
     def val_dataloader(self) -> DataLoader:
         """Each block of the validation split once, in order, masks fixed."""
         return self._eval_loader("validation")
@@ -159,6 +142,12 @@ class TextDataModule(ResumableDataModule):
         return make(self._ready, self._packing(split), self._share(), split)
 
     # ---- the position in the data
+
+    def _train_loader(self) -> DataLoader | StreamLoader:
+        share, packing = self._share(), self._packing("train")
+        if self.uses_cache:
+            return cached_train_loader(self._ready, packing, share, self._position)
+        return streamed_train_loader(self._ready, packing, share, self._position, self._agree)
 
     @property
     def _start(self) -> dict[str, Any]:
@@ -179,10 +168,11 @@ class TextDataModule(ResumableDataModule):
         facts = self.facts("train")
         return ReadingOrder(
             uses_cache=self.uses_cache,
-            rows_per_micro_batch=self.batch_size * self._world()[0],
             seq_len=self.seq_len,
             seed=self.seed,
+            shares=self._ready.shares,
             train_tokens=None if facts is None else facts.n_tokens,
+            vocabulary=self.tokenizer.vocabulary_fingerprint,
         )
 
     # ---- how it is put together

@@ -1,6 +1,7 @@
 """Text to token ids and back: one wrapper over `tokenizers`, whatever the kind."""
 
 import hashlib
+import json
 from collections.abc import Iterable, Sequence
 from functools import cached_property
 from pathlib import Path
@@ -70,6 +71,12 @@ class Tokenizer:
     def fingerprint(self) -> str:
         """SHA-256 of all that decides the ids, in hex."""
         return hashlib.sha256(self.to_json().encode()).hexdigest()
+
+    @cached_property
+    def vocabulary_fingerprint(self) -> str:
+        """SHA-256 of which id stands for which token, in hex; the same however it is written."""
+        vocabulary = sorted(self.backend.get_vocab(with_added_tokens=True).items())
+        return hashlib.sha256(json.dumps(vocabulary).encode()).hexdigest()
 
     def encode_documents(self, texts: Sequence[str]) -> list[np.ndarray]:
         """The ids of each text, int32 (n_tokens,), in parallel over texts."""

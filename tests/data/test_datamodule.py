@@ -337,13 +337,6 @@ def test_a_checkpoint_of_one_path_is_not_continued_on_the_other(make, tmp_path):
         train(make(cache=False), ckpt_path=checkpoint, max_steps=9)
 
 
-def test_another_batch_size_in_the_middle_of_an_epoch_is_refused(make, tmp_path):
-    checkpoint = str(tmp_path / "cut.ckpt")
-    train(make(), stop_after=3, checkpoint=checkpoint, max_steps=9)
-    with pytest.raises(UserError, match="batch_size"):
-        train(make(batch_size=4), ckpt_path=checkpoint, max_steps=9)
-
-
 @pytest.mark.parametrize("other", [{"seq_len": 6}, {"seed": 6}])
 @pytest.mark.parametrize("cache", [True, False])
 def test_another_order_of_rows_in_the_middle_of_an_epoch_is_refused(make, tmp_path, other, cache):

@@ -111,7 +111,7 @@ def test_several_streams_are_numbered_one_after_the_other(tmp_path, list_source,
 
 def test_blocks_carry_their_position_as_a_plain_dictionary(gpt_stream):
     blocks = PackedBlocks([gpt_stream], CausalPacking(8, 0), 1)
-    position = {"epoch": 1, "micro_batch": 2}
+    position = {"epoch": 1, "block": 2}
     batch = blocks[MicroBatch(np.array([0]), np.array([1]), position)]
     assert batch["position"] == position
     assert "position" not in blocks[0]
