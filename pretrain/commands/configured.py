@@ -87,6 +87,11 @@ class ConfiguredCLI(LightningCLI):
         parser.add_argument(
             "--ckpt_path", type=str | None, help="A checkpoint, or 'last' of the run of this name."
         )
+        parser.add_argument(
+            "--keep_every",
+            type=int | None,
+            help="Keep a checkpoint of every N-th step, beside last.ckpt and best.ckpt.",
+        )
         parser.add_argument(  # of fit alone, but a run's config.yaml serves every command
             "--init_from",
             type=str | None,

@@ -20,12 +20,14 @@ from pretrain.runs.callbacks import run_callbacks, run_loggers
 from pretrain.runs.card import RunCard, read_card
 from pretrain.runs.checkpoint_io import AtomicCheckpointIO
 from pretrain.runs.console import say
+from pretrain.runs.environment import is_first_rank
 from pretrain.runs.folder import make_folder, plan_run, recipe_name, release_folder
 from pretrain.runs.log_rhythm import LogRhythm, log_interval
 from pretrain.runs.loggers import SafeWandbLogger
 from pretrain.runs.metrics_file import cut_back
 from pretrain.runs.predictions import show_confusion, write_predictions
 from pretrain.runs.run_files import RunFiles
+from pretrain.runs.stop_signals import StopSignalError
 from pretrain.runs.summary import closing_lines
 from pretrain.runs.validation_schedule import (
     BATCHES,
@@ -73,6 +75,8 @@ class FitCLI(ConfiguredCLI):
         config = self.config
         if config.trainer.max_steps == 0:
             raise UserError("trainer.max_steps is 0: train for at least 1 step.")
+        if config.keep_every is not None and config.keep_every < 1:
+            raise UserError(f"--keep_every is {config.keep_every}: it must be 1 step or more.")
         if config.init_from is not None and config.ckpt_path not in (None, "last"):
             raise UserError(
                 f"--init_from {config.init_from} starts a new run and --ckpt_path "
@@ -145,6 +149,7 @@ class FitCLI(ConfiguredCLI):
             given,
             show_progress=options["enable_progress_bar"] is not False,
             keep_checkpoints=options["enable_checkpointing"] is not False,
+            keep_every=self.config.keep_every,
         )
         logger = options["logger"]
         loggers = [logger] if isinstance(logger, Logger) else logger
@@ -207,6 +212,11 @@ class FitCLI(ConfiguredCLI):
                 f"Run {folder.path} is {self.card.values['status']}. The same command with "
                 f"--run_name {folder.name} --ckpt_path last goes on with it."
             )
+            if isinstance(error, StopSignalError):
+                # Of the ranks the first one speaks: Lightning's launcher kills it at once where
+                # another one ends with a status.
+                status = 128 + error.signum if is_first_rank() else 0
+                raise SystemExit(status) from error
             if isinstance(error, SIGTERMException):  # which would exit with status 0
                 raise SystemExit(128 + signal.SIGTERM) from error
             if isinstance(error.__context__, KeyboardInterrupt):  # which would exit with status 1

@@ -34,6 +34,7 @@ class Throughput(Callback):
 
     def _reset(self, step: int) -> None:
         self._step = step
+        self._window_tokens = 0  # since the last optimizer step
         self._is_warm = False
         self._flops_per_token = 0.0
         self._running_since: float | None = None
@@ -64,7 +65,9 @@ class Throughput(Callback):
         n_tokens = batch["input_ids"].numel() * trainer.world_size
         has_stepped = trainer.global_step != self._step
         self._step = trainer.global_step
-        self.tokens_seen += n_tokens
+        self._window_tokens += n_tokens
+        if has_stepped:  # an interrupted window is read again
+            self.tokens_seen, self._window_tokens = self.tokens_seen + self._window_tokens, 0
         if self._is_warm:
             self._tokens += n_tokens
             self._steps += has_stepped

@@ -8,7 +8,7 @@ from lightning.pytorch.loggers import Logger
 
 from pretrain.diagnostics import ForwardProbe, StepObserver, Throughput
 from pretrain.runs.card import RunCard
-from pretrain.runs.checkpoints import LastCheckpoint, best_checkpoint
+from pretrain.runs.checkpoints import LastCheckpoint, best_checkpoint, kept_checkpoints
 from pretrain.runs.folder import RunFolder
 from pretrain.runs.loggers import SafeWandbLogger, wandb_mode
 from pretrain.runs.metrics_file import MetricsFile
@@ -25,6 +25,7 @@ def run_callbacks(
     given: Sequence[Callback] = (),
     show_progress: bool = True,
     keep_checkpoints: bool = True,
+    keep_every: int | None = None,
 ) -> list[Callback]:
     """Our defaults, then ``given``: one of the same class takes the place of the default."""
     ours: list[Callback] = [
@@ -35,6 +36,7 @@ def run_callbacks(
     replaced = {type(callback) for callback in given}
     ours = [callback for callback in ours if type(callback) not in replaced]
     if keep_checkpoints:
+        ours += [kept_checkpoints(folder, keep_every)] if keep_every else []
         ours += [best_checkpoint(folder), LastCheckpoint(folder.last)]
     return [*ours, *given]
 

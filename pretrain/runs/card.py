@@ -16,6 +16,7 @@ from lightning.pytorch.utilities.exceptions import SIGTERMException
 
 from pretrain.data.files import written_whole
 from pretrain.runs.environment import describe_machine, peak_memory_mib, process_started
+from pretrain.runs.stop_signals import StopSignalError
 
 # Every card has these keys; a value that is not known (yet) is null.
 MEASURED = (
@@ -160,7 +161,7 @@ class RunCard(Callback):
         self, trainer: Trainer, pl_module: LightningModule, exception: BaseException
     ) -> None:
         """Say how the run ended."""
-        stopped = isinstance(exception, (KeyboardInterrupt, SIGTERMException))
+        stopped = isinstance(exception, (StopSignalError, KeyboardInterrupt, SIGTERMException))
         if not stopped:
             self.warn(f"{type(exception).__name__}: {exception}".splitlines()[0])
         self._observe(trainer)

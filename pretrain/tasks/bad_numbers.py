@@ -53,9 +53,9 @@ class BadNumbers(Callback):
         self, trainer: Trainer, pl_module: LightningModule, optimizer: Any
     ) -> None:
         """Close the optimizer's gate where a gradient is not finite; judge what has arrived."""
-        parameters = [p for p in pl_module.parameters() if p.grad is not None]
-        norms = torch.stack(torch._foreach_norm([_local(p.grad) for p in parameters]))
-        if any(isinstance(p, DTensor) for p in parameters):  # each rank has a part of each
+        gradients = [p.grad for p in pl_module.parameters() if p.grad is not None]
+        norms = torch.stack(torch._foreach_norm([_local(gradient) for gradient in gradients]))
+        if any(isinstance(gradient, DTensor) for gradient in gradients):  # a rank has but a part
             norms = trainer.strategy.reduce(norms, reduce_op="sum")
         is_finite = norms.isfinite().all()
         gate = getattr(optimizer, "gate", None)

@@ -1,11 +1,15 @@
+import os
 import shutil
+import signal
 
 import pytest
 import torch
 from lightning.pytorch import Callback
 
-from pretrain.runs.checkpoints import LastCheckpoint, best_checkpoint
+from pretrain.errors import UserError
+from pretrain.runs.checkpoints import LastCheckpoint, best_checkpoint, kept_checkpoints
 from pretrain.runs.folder import RunFolder
+from pretrain.runs.stop_signals import STOPPING, StopSignalError
 from pretrain.runs.validation_schedule import ValidationSchedule
 
 
@@ -40,19 +44,135 @@ def test_last_is_written_when_it_has_become_too_old(make_trainer, tiny_module, t
     assert saves.steps == [0, 1, 2, 3]  # never inside an accumulation window
 
 
-class _Terminate(Callback):
+class _At(Callback):
+    """Does something when micro-batch number ``batch`` begins."""
+
+    def __init__(self, batch, act) -> None:
+        self.batch, self.act = batch, act
+
     def on_train_batch_start(self, trainer, pl_module, batch, batch_idx):
-        trainer._signal_connector.received_sigterm = trainer.global_step == 2
+        if batch_idx == self.batch:
+            self.act()
 
 
-def test_last_is_written_when_the_process_is_told_to_end(make_trainer, tiny_module, tmp_path):
-    callbacks = [_Terminate(), LastCheckpoint(tmp_path / "last.ckpt")]
+def _send(signum):
+    return lambda: os.kill(os.getpid(), signum)
+
+
+def _fail():
+    raise ZeroDivisionError("a fault of somebody's callback")
+
+
+def _step_in(path):
+    return torch.load(path, weights_only=True)["global_step"]
+
+
+@pytest.mark.parametrize("signum", STOPPING)
+@pytest.mark.parametrize("batch", [4, 5])
+def test_a_signal_waits_for_the_end_of_the_step(make_trainer, tiny_module, tmp_path, signum, batch):
+    before = signal.getsignal(signum)
+    callbacks = [_At(batch, _send(signum)), LastCheckpoint(tmp_path / "last.ckpt")]
     trainer = make_trainer(
-        max_steps=9, limit_val_batches=0, callbacks=callbacks, enable_checkpointing=True
-    )
-    with pytest.raises(SystemExit):
+        max_steps=9, limit_val_batches=0, accumulate_grad_batches=2, callbacks=callbacks,
+        enable_checkpointing=True,
+    )  # fmt: skip
+    with pytest.raises(StopSignalError) as stop:
         trainer.fit(tiny_module())
-    assert torch.load(tmp_path / "last.ckpt", weights_only=True)["global_step"] == 3
+    assert stop.value.signum == signum
+    assert _step_in(tmp_path / "last.ckpt") == 3
+    assert signal.getsignal(signum) == before
+
+
+def test_sigusr1_saves_and_goes_on(make_trainer, tiny_module, tmp_path):
+    saves = _Saves()
+    callbacks = [_At(2, _send(signal.SIGUSR1)), saves, LastCheckpoint(tmp_path / "last.ckpt")]
+    trainer = make_trainer(
+        max_steps=5, limit_val_batches=0, callbacks=callbacks, enable_checkpointing=True
+    )
+    trainer.fit(tiny_module())
+    assert saves.steps == [0, 3, 5]
+
+
+def test_a_job_of_slurm_is_queued_again(make_trainer, tiny_module, tmp_path, monkeypatch):
+    monkeypatch.setattr("pretrain.runs.checkpoints.requeue_job", lambda: True)
+    callbacks = [_At(2, _send(signal.SIGUSR1)), LastCheckpoint(tmp_path / "last.ckpt")]
+    trainer = make_trainer(
+        max_steps=5, limit_val_batches=0, callbacks=callbacks, enable_checkpointing=True
+    )
+    with pytest.raises(StopSignalError):
+        trainer.fit(tiny_module())
+    assert _step_in(tmp_path / "last.ckpt") == 3
+
+
+def test_a_signal_does_not_wait_for_the_end_of_a_validation(make_trainer, tiny_module, tmp_path):
+    module, seen = tiny_module(), []
+
+    def validation_step(batch, batch_idx):
+        seen.append(batch_idx)
+        if module.trainer.global_step == 2 and batch_idx == 0:
+            os.kill(os.getpid(), signal.SIGTERM)
+
+    module.validation_step = validation_step
+    trainer = make_trainer(
+        max_steps=4, val_check_interval=2, check_val_every_n_epoch=None, num_sanity_val_steps=0,
+        callbacks=[LastCheckpoint(tmp_path / "last.ckpt")], enable_checkpointing=True,
+    )  # fmt: skip
+    with pytest.raises(StopSignalError):
+        trainer.fit(module)
+    assert seen == [0]
+    assert _step_in(tmp_path / "last.ckpt") == 2
+
+
+@pytest.mark.parametrize("batch", [4, 5, 6])
+def test_after_an_error_the_run_goes_on_behind_the_last_complete_step(
+    make_trainer, tiny_module, tmp_path, batch
+):
+    options = {
+        "max_steps": 4, "limit_val_batches": 0, "accumulate_grad_batches": 3,
+        "enable_checkpointing": True,
+    }  # fmt: skip
+    whole, broken, resumed = tiny_module(), tiny_module(), tiny_module()
+    broken.load_state_dict(whole.state_dict())
+    make_trainer(callbacks=[LastCheckpoint(tmp_path / "whole.ckpt")], **options).fit(whole)
+    last = tmp_path / "last.ckpt"
+    with pytest.raises(ZeroDivisionError):
+        make_trainer(callbacks=[_At(batch, _fail), LastCheckpoint(last)], **options).fit(broken)
+    assert _step_in(last) == batch // 3
+    trainer = make_trainer(callbacks=[LastCheckpoint(last)], **options)
+    trainer.fit(resumed, ckpt_path=last)
+    assert trainer.global_step == 4
+    for name, weights in whole.state_dict().items():
+        assert torch.equal(weights, resumed.state_dict()[name])
+
+
+def test_weights_that_are_not_finite_are_never_written(make_trainer, tiny_module, tmp_path):
+    module, last = tiny_module(), tmp_path / "last.ckpt"
+
+    def spoil():
+        with torch.no_grad():
+            next(module.parameters()).fill_(torch.nan)
+
+    keeper = LastCheckpoint(last, every_s=0.0)
+    trainer = make_trainer(
+        max_steps=6, limit_val_batches=0, callbacks=[_At(3, spoil), keeper],
+        enable_checkpointing=True,
+    )  # fmt: skip
+    with pytest.raises(UserError, match="is not finite"):
+        trainer.fit(module)
+    state = torch.load(last, weights_only=True)
+    assert state["global_step"] == 3
+    assert all(bool(w.isfinite().all()) for w in state["state_dict"].values())
+
+
+def test_every_nth_checkpoint_is_kept(make_trainer, tiny_module, tmp_path):
+    folder = RunFolder(tmp_path / "run")
+    trainer = make_trainer(
+        max_steps=7, limit_val_batches=0, callbacks=[kept_checkpoints(folder, 3)],
+        enable_checkpointing=True,
+    )  # fmt: skip
+    trainer.fit(tiny_module())
+    found = {path.name: _step_in(path) for path in folder.checkpoints.iterdir()}
+    assert found == {"step_3.ckpt": 3, "step_6.ckpt": 6}
 
 
 class _KeepFirst(Callback):
