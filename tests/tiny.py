@@ -65,7 +65,7 @@ def one_row(batch, row):
     return {**single, "masked_positions": positions.clamp(min=0), "labels": labels}
 
 
-def fit(task, batches, val_batches=None, **options):
+def fit(task, batches, val_batches=None, ckpt_path=None, **options):
     """Train on ready-made batches, in order; returns the Trainer."""
     settings = {
         "accelerator": "cpu",
@@ -80,7 +80,7 @@ def fit(task, batches, val_batches=None, **options):
     }
     trainer = pl.Trainer(**{**settings, **options})
     loaders = [DataLoader(b, batch_size=None) if b else None for b in (batches, val_batches)]
-    trainer.fit(task, *loaders)
+    trainer.fit(task, *loaders, ckpt_path=ckpt_path)
     return trainer
 
 

@@ -11,6 +11,7 @@ from pretrain.tasks.encoder import Encoder
 from pretrain.tasks.finetuning import FinetuningConfig
 from pretrain.tasks.language_model import LanguageModel
 from pretrain.tasks.loading import load_task, save_task
+from pretrain.tasks.loss_spikes import LossSpikes
 from pretrain.tasks.masked_lm import MaskedLM
 from pretrain.tasks.optimizer import MuonAdamW, OptimizerConfig
 from pretrain.tasks.schedule import ScheduleConfig
@@ -21,6 +22,7 @@ __all__ = [
     "Encoder",
     "FinetuningConfig",
     "LanguageModel",
+    "LossSpikes",
     "MaskedLM",
     "MuonAdamW",
     "OptimizerConfig",

@@ -70,6 +70,12 @@ class GlobalTargetMean:
             before = torch.as_tensor(self._period, dtype=window.dtype, device=window.device)
             self._period, self._window = before + window, None
 
+    def window_mean_nll(self, trainer: Trainer) -> Tensor:
+        """The mean in nats per target over the step that is about to be taken, on all ranks."""
+        assert self._window is not None
+        nll, n_targets = trainer.strategy.reduce(self._window.clone(), reduce_op="sum")
+        return nll / n_targets.clamp(min=1)
+
     def period(self, trainer: Trainer) -> tuple[float, float]:
         """The sums of the log period so far, over all ranks, which must all ask."""
         if not isinstance(self._period, Tensor):
