@@ -11,12 +11,12 @@ import torch
 from lightning.pytorch import LightningModule, Trainer
 from lightning.pytorch.callbacks import Checkpoint, ModelCheckpoint
 from lightning.pytorch.trainer.states import TrainerFn
-from torch.distributed.tensor import DTensor
 
 from pretrain.errors import UserError
 from pretrain.runs.console import say
 from pretrain.runs.folder import RunFolder
 from pretrain.runs.stop_signals import STOPPING, StopSignalError, StopSignals, requeue_job
+from pretrain.tasks.sharding import local
 
 MONITOR = "val/loss"
 
@@ -157,7 +157,7 @@ class LastCheckpoint(Checkpoint):
 def first_bad_weight(module: torch.nn.Module) -> str | None:
     """The name of the first parameter or buffer with a number that is not finite; None is good."""
     for name, value in module.state_dict().items():
-        part = value.to_local() if isinstance(value, DTensor) else value
+        part = local(value)
         if part.is_floating_point() and not bool(part.isfinite().all()):
             return name
     return None

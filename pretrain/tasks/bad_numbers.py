@@ -11,6 +11,7 @@ from torch.distributed.tensor import DTensor
 from pretrain.diagnostics.anomaly import inspect
 from pretrain.diagnostics.reporting import is_log_step, report
 from pretrain.errors import UserError
+from pretrain.tasks.sharding import local
 
 Action = Literal["stop", "skip"]
 LONGEST_ROW = 100  # steps left out in succession, after which nothing is being learned any more
@@ -54,7 +55,7 @@ class BadNumbers(Callback):
     ) -> None:
         """Close the optimizer's gate where a gradient is not finite; judge what has arrived."""
         gradients = [p.grad for p in pl_module.parameters() if p.grad is not None]
-        norms = torch.stack(torch._foreach_norm([_local(gradient) for gradient in gradients]))
+        norms = torch.stack(torch._foreach_norm([local(gradient) for gradient in gradients]))
         if any(isinstance(gradient, DTensor) for gradient in gradients):  # a rank has but a part
             norms = trainer.strategy.reduce(norms, reduce_op="sum")
         is_finite = norms.isfinite().all()
@@ -111,10 +112,6 @@ class BadNumbers(Callback):
             )
         if self.action == "stop" and not scales:
             raise UserError(_sentence(verdict, trainer, pl_module))
-
-
-def _local(gradient: Tensor) -> Tensor:
-    return gradient.to_local() if isinstance(gradient, DTensor) else gradient
 
 
 def _sentence(verdict: _Verdict, trainer: Trainer, module: Any) -> str:

@@ -20,6 +20,7 @@ from pretrain.model.transformer import check_direction
 from pretrain.tasks.bad_numbers import BadNumbers
 from pretrain.tasks.checkpoint_file import PlainlyLoaded
 from pretrain.tasks.checks import check_fit, check_objective
+from pretrain.tasks.epoch_progress import count_as_done
 from pretrain.tasks.gradients import GlobalTargetMean
 from pretrain.tasks.losses import LossSums
 from pretrain.tasks.optimizer import MuonAdamW, OptimizerConfig
@@ -148,6 +149,8 @@ class TransformerTask(PlainlyLoaded):
         self._loss_period = (0.0, 0.0)
         self.target_mean = GlobalTargetMean(self.trainer.global_step, period)
         self.window.clear()
+        if self.trainer.global_step:
+            count_as_done(self.trainer)
 
     def on_train_batch_start(self, batch: Batch, batch_idx: int) -> None:
         """Seed dropout from what is being trained on, so that no hidden state must be saved."""
