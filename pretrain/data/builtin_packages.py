@@ -49,8 +49,7 @@ class PackageCorpus:
         options = vars(rule.options)
         for found in self._chosen:
             row = {options["text_field"]: found.text, options["label_field"]: found.package}
-            if document := rule.row(row, found.where):
-                yield document
+            yield from rule.row(row, found.where)
 
     @cached_property
     def _chosen(self) -> list[BuiltinDocument]:

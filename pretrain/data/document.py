@@ -1,9 +1,11 @@
 """A document, the options that decide what counts as one, and the rule that refuses a bad one."""
 
 from collections import Counter
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
+from pretrain.data.pieces import pieces
 from pretrain.errors import UserError
 
 DocumentRule = Literal["line", "paragraph", "file"]
@@ -57,11 +59,20 @@ class RecordRule:
     A record is bad when it is not UTF-8, not a JSON object, lacks the text field, holds there
     anything but a string with a visible character, holds U+0000 (it almost always means a binary
     or UTF-16 file) or half of a surrogate pair (no UTF-8 can express it).
+
+    Attributes:
+        counts: reason → records skipped.
+        n_cut: documents so long that they became several.
     """
 
     def __init__(self, options: SourceOptions, counts: Counter[str]) -> None:
         self.options = options
         self.counts = counts
+        self.n_cut = 0
+
+    def note_cut(self) -> None:
+        """Count a document that becomes several."""
+        self.n_cut += 1
 
     @property
     def fields(self) -> list[str]:
@@ -79,19 +90,22 @@ class RecordRule:
         )
 
     def text(self, text: str, where: str) -> Document:
-        """The document of a plain text file."""
+        """A document, or a piece of one, of a plain text file."""
         return Document(text, where)
 
-    def row(self, row: Any, where: str) -> Document | None:
-        """The document of a row of named fields, or None for a record that is skipped."""
+    def row(self, row: Any, where: str) -> Iterator[Document]:
+        """The document of a row of named fields: one, several if it is long, none if skipped."""
         reason, detail = self._wrong(row)
         if reason:
             self.refuse(where, reason, detail)
-            return None
-        return self._document(row, where)
+            return
+        yield from self._documents(row, where)
 
-    def _document(self, row: dict[str, Any], where: str) -> Document:
-        return Document(row[self.options.text_field], where)
+    def _documents(self, row: dict[str, Any], where: str) -> Iterator[Document]:
+        parts = pieces(row[self.options.text_field])
+        if len(parts) > 1:
+            self.note_cut()
+        return (Document(part, where) for part in parts if part.strip())
 
     def _wrong(self, row: Any) -> tuple[str, str]:
         """(what is wrong, a detail of it), both empty for a good row."""

@@ -70,13 +70,13 @@ class LabelledRule(RecordRule):
             f"{where}: plain text has no labels: use JSONL, CSV, TSV or Parquet with named fields"
         )
 
-    def _document(self, row: dict[str, Any], where: str) -> Example:
+    def _documents(self, row: dict[str, Any], where: str) -> Iterator[Document]:
         options = self.options
         pair = None if options.pair_field is None else row[options.pair_field]
         label = None
         if options.label_field is not None:
             label = read_label(options.kind, row[options.label_field])
-        return Example(row[options.text_field], where, pair, label)
+        yield Example(row[options.text_field], where, pair, label)
 
     def _wrong(self, row: Any) -> tuple[str, str]:
         wrong = super()._wrong(row)

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from pretrain.data.mixing import shares
 from pretrain.data.packing import Packing
+from pretrain.data.pieces import cut_note
 from pretrain.data.source import SourceOptions, TextSource
 from pretrain.data.token_cache import TokenStream, fill_cache, read_meta
 from pretrain.data.tokenizer import Tokenizer
@@ -155,6 +156,8 @@ class PreparedCorpus:
             lines.append(f"{source.name}: {sizes}; tokens cached in {folder}")
             for reason, count in meta["bad_records"].items():
                 lines.append(f"{source.name}: {count:,} records skipped: {reason}")
+            n_cut = meta.get("n_cut", 0)  # of a cache that was filled earlier nothing is known
+            lines += [cut_note(source.name, n_cut)] if n_cut else []
         return lines
 
 

@@ -1,7 +1,7 @@
 """Files to documents: text, JSONL and tables line by line, Parquet and hub rows by `datasets`.
 
 Only LF, CRLF and CR end a line; U+2028, VT or U+0085 are text. A byte order mark is dropped and
-blank lines are ignored. Memory is bounded by the longest document.
+blank lines are ignored. Memory is bounded by the longest row; plain text is read in pieces.
 """
 
 import glob
@@ -12,11 +12,11 @@ import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from itertools import groupby
 from pathlib import PurePosixPath
 from typing import IO, Any
 
 from pretrain.data.document import Document, RecordRule, flaw
+from pretrain.data.pieces import line_ends, text_records
 from pretrain.data.tables import DELIMITERS, read_table
 from pretrain.errors import UserError
 
@@ -85,8 +85,7 @@ def read_rows(dataset: Any, name: str, rule: RecordRule) -> Iterator[Document]:
         for values in zip(*batch.values(), strict=True):
             number += 1
             row = dict(zip(columns, values, strict=True))
-            if document := rule.row(row, f"{name}, row {number}"):
-                yield document
+            yield from rule.row(row, f"{name}, row {number}")
 
 
 def _read_parquet(file: DataFile, rule: RecordRule) -> Iterator[Document]:
@@ -116,8 +115,7 @@ def _read_json_lines(stream: IO[str], name: str, rule: RecordRule) -> Iterator[D
             cut = "" if line.endswith("\n") else "; the last line may be cut off"
             rule.refuse(where, "not JSON", f" ({_json_fault(error)}{cut})")
             continue
-        if document := rule.row(row, where):
-            yield document
+        yield from rule.row(row, where)
 
 
 def _json_fault(error: Exception) -> str:
@@ -128,7 +126,7 @@ def _json_fault(error: Exception) -> str:
 
 
 def _read_text(stream: IO[str], name: str, rule: RecordRule) -> Iterator[Document]:
-    for number, text in _records(stream, rule.options.document):
+    for number, text in text_records(stream, rule.options.document, rule.note_cut):
         reason = flaw(text)
         if reason is None:
             yield rule.text(text, f"{name}:{number}")
@@ -137,26 +135,9 @@ def _read_text(stream: IO[str], name: str, rule: RecordRule) -> Iterator[Documen
         rule.refuse(f"{name}:{number + _lines_before_flaw(text)}", reason)
 
 
-def _records(stream: IO[str], document: str) -> Iterator[tuple[int, str]]:
-    """(number of its first line, text) of every record that is not blank."""
-    if document == "file":
-        text = stream.read()
-        if text.strip():
-            yield 1, text
-        return
-    lines = ((number, line.removesuffix("\n")) for number, line in enumerate(stream, 1))
-    if document == "line":
-        yield from ((number, line) for number, line in lines if line.strip())
-        return
-    for filled, block in groupby(lines, key=lambda numbered: bool(numbered[1].strip())):
-        if filled:
-            number, first = next(block)
-            yield number, "\n".join([first, *(line for _, line in block)])
-
-
 def _lines_before_flaw(text: str) -> int:
     bad = next(i for i, char in enumerate(text) if char == "\0" or "\ud800" <= char <= "\udfff")
-    return text[:bad].replace("\r\n", "\n").replace("\r", "\n").count("\n")
+    return line_ends(text[:bad])
 
 
 @contextmanager

@@ -34,7 +34,6 @@ class TextSource:
         name: the source string.
         note: which files serve as what, in one line, where names decided it.
         splits: those it has, of train, validation and test.
-        bad_records: reason → count, of the latest pass that was started.
 
     Raises UserError for a source that can't be found, or a tail split of unknown length.
     """
@@ -50,7 +49,7 @@ class TextSource:
     ) -> None:
         self.name = source
         self.options = options or SourceOptions()
-        self.bad_records: Counter[str] = Counter()
+        self._rule = self.rule(self.options, Counter())  # of the latest pass that was started
         corpus = self._open(source, cache_dir)
         # split → the corpus that holds it, and the part of it
         self._plan: dict[str, tuple[Corpus, str]] = {TRAIN: (corpus, TRAIN)}
@@ -87,6 +86,16 @@ class TextSource:
         return hashlib.sha256(text.encode()).hexdigest()
 
     @property
+    def bad_records(self) -> Counter[str]:
+        """Records skipped in the latest pass that was started, by reason."""
+        return self._rule.counts
+
+    @property
+    def n_cut(self) -> int:
+        """Documents of the latest pass so long that they became several."""
+        return self._rule.n_cut
+
+    @property
     def local_bytes(self) -> int | None:
         """Bytes on this machine's disk, None if any of the text is elsewhere."""
         sizes = [corpus.local_bytes for corpus in self._corpora]
@@ -105,8 +114,7 @@ class TextSource:
         return (document.text for side, document in self._stream((split,)) if side == split)
 
     def _stream(self, wanted: tuple[str, ...]) -> Iterator[tuple[str, Document]]:
-        rule = self.rule(self.options, Counter())
-        self.bad_records = rule.counts
+        self._rule = rule = self.rule(self.options, Counter())
         seen: Counter[str] = Counter()
         for split, (corpus, part) in self._plan.items():
             documents = corpus.documents(part, rule)

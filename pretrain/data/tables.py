@@ -32,8 +32,8 @@ def read_table(stream: IO[str], name: str, rule: RecordRule, delimiter: str) -> 
             rule.refuse(where, "wrong number of fields", detail)
         elif any(flaw(field) == "a lone surrogate" for field in fields):
             rule.refuse(where, "not UTF-8")
-        elif document := rule.row(dict(zip(header, fields, strict=True)), where):
-            yield document
+        else:
+            yield from rule.row(dict(zip(header, fields, strict=True)), where)
 
 
 def _records(

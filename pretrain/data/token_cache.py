@@ -135,15 +135,15 @@ def fill_cache(cache_dir: Path, source: TextSource, tokenizer: Tokenizer) -> Pat
 def document_batches(
     documents: Iterable[tuple[str, Document]],
 ) -> Iterator[list[tuple[str, Document]]]:
-    """Consecutive documents in lists of about BATCH_CHARACTERS characters, at least one each."""
+    """Consecutive documents in lists of at most BATCH_CHARACTERS characters, or of one."""
     batch: list[tuple[str, Document]] = []
     n_characters = 0
     for item in documents:
-        batch.append(item)
-        n_characters += len(item[1].text)
-        if n_characters >= BATCH_CHARACTERS:
+        if batch and n_characters + len(item[1].text) > BATCH_CHARACTERS:
             yield batch
             batch, n_characters = [], 0
+        batch.append(item)
+        n_characters += len(item[1].text)
     if batch:
         yield batch
 
@@ -252,6 +252,7 @@ class _Writer:
             "dtype": self.dtype.name,
             "splits": self.counts,
             "bad_records": dict(Counter(source.bad_records)),
+            "n_cut": source.n_cut,
         }
         self._write_json("meta.json", meta)
         with _writing_to(self.folder):

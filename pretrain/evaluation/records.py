@@ -52,10 +52,10 @@ class _RowRule(RecordRule):
     def refuse(self, where: str, reason: str, detail: str = "") -> NoReturn:
         raise UserError(f"{where}: {reason}{detail}; mend the record.")
 
-    def row(self, row: Any, where: str) -> Any:
+    def row(self, row: Any, where: str) -> Iterator[Any]:
         if not isinstance(row, dict):
             self.refuse(where, "the line is no JSON object")
-        return Record(row, where)
+        yield Record(row, where)
 
 
 def read_records(source: str) -> Iterator[Record]:

@@ -18,6 +18,7 @@ class ListSource:
 
     note = None
     local_bytes = None
+    n_cut = 0
 
     def __init__(self, documents: list[tuple[str, str]], name: str = "list") -> None:
         self.items, self.name = documents, name

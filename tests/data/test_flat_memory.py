@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import gc
+import gzip
 import tracemalloc
 from functools import partial
 
 import pytest
 
-from pretrain.data import token_cache
+from pretrain.data import pieces, token_cache
 from pretrain.data.packing import CausalPacking
 from pretrain.data.shards import StreamRules
-from pretrain.data.source import Document
+from pretrain.data.source import Document, SourceOptions, TextSource
 from pretrain.data.streaming import StreamLoader, TrainStream, start_of
 from pretrain.data.token_cache import fill_cache
 
@@ -65,4 +66,30 @@ def test_of_a_stream(endless, gpt_tokenizer):
 
     # The least of three: when the garbage collector runs is chance, growth is there every time.
     tenth, whole = (min(peak_of(lambda n=n: read(n)) for _ in range(3)) for n in (400, 4000))
+    assert whole < 1.3 * tenth
+
+
+@pytest.mark.parametrize(
+    ("document", "word"), [("line", "w1 "), ("paragraph", "w1 w2\n"), ("file", "w1 w2\n\n")]
+)
+@pytest.mark.parametrize("compress", [bytes, gzip.compress], ids=["plain", "gzip"])
+def test_of_one_document_that_is_the_whole_corpus(
+    tmp_path, gpt_tokenizer, monkeypatch, document, word, compress
+):
+    monkeypatch.setattr(pieces, "LONGEST", 10_000)
+    monkeypatch.setattr(token_cache, "BATCH_CHARACTERS", 10_000)
+    (tmp_path / "held_out.txt").write_text("w1 w2\n")
+    name = "x.txt" if compress is bytes else "x.txt.gz"
+
+    def fill(n_characters):
+        path = tmp_path / str(n_characters) / name
+        path.parent.mkdir()
+        path.write_bytes(compress((word * (n_characters // len(word))).encode()))
+        options = SourceOptions(document=document)
+        source = TextSource(str(path), str(tmp_path / "held_out.txt"), options)
+        peak = peak_of(lambda: fill_cache(tmp_path / "cache", source, gpt_tokenizer))
+        assert source.n_cut == 1
+        return peak
+
+    tenth, whole = fill(100_000), fill(1_000_000)
     assert whole < 1.3 * tenth

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import pytest
 
+from pretrain.data import pieces
 from pretrain.data.prepared import MAX_CACHED_BYTES, JoinedSource, PreparedCorpus
 from pretrain.data.source import SourceOptions
 from pretrain.errors import UserError
@@ -86,3 +87,16 @@ def test_sources_are_joined_for_the_tokenizer(list_source):
 def test_weights_are_checked_before_anything_is_read(open_corpus):
     with pytest.raises(UserError, match="weight"):
         open_corpus({"/nowhere.txt": -1.0})
+
+
+def test_documents_that_were_cut_are_told(tmp_path, open_corpus, monkeypatch):
+    monkeypatch.setattr(pieces, "LONGEST", 12)
+    source = tmp_path / "a.txt"
+    source.write_text("w1 w2 w3 w4 w5 w6 w7\nw1\n")
+    corpus = open_corpus(str(source), text_file(tmp_path / "b.txt", 0, 3))
+    assert any(
+        "1 documents of more than 12 characters were cut into" in note for note in corpus.notes
+    )
+    assert corpus.streams("train")[0].n_documents == 3
+    other = open_corpus(text_file(tmp_path / "c.txt", 0, 3), str(tmp_path / "b.txt"))
+    assert not any("cut into pieces" in note for note in other.notes)

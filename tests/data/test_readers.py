@@ -10,6 +10,7 @@ import pyarrow.parquet
 import pytest
 import zstandard
 
+from pretrain.data import pieces
 from pretrain.data.document import RecordRule, SourceOptions
 from pretrain.data.readers import DataFile, extension, read_documents
 from pretrain.errors import UserError
@@ -274,3 +275,34 @@ def test_a_table_without_the_columns_says_which_it_has(read):
 def test_a_field_of_a_table_may_be_long(read):
     text = "x" * 200_000
     assert read(f"text\n{text}\n".encode(), "x.csv")[0] == [(text, "x.csv:2")]
+
+
+@pytest.mark.parametrize("compression", ["", ".gz"])
+@pytest.mark.parametrize("name", ["x.jsonl", "x.csv", "x.parquet"])
+def test_a_long_text_of_a_row_becomes_several_documents(tmp_path, monkeypatch, name, compression):
+    monkeypatch.setattr(pieces, "LONGEST", 12)
+    texts = ["one two three four", "five"]
+    path = tmp_path / (name + compression)
+    if name == "x.parquet":
+        path = tmp_path / name
+        pyarrow.parquet.write_table(pyarrow.table({"text": texts}), path)
+    else:
+        rows = ["text", *texts] if name == "x.csv" else [f'{{"text": "{text}"}}' for text in texts]
+        path.write_bytes(COMPRESS[compression]("\n".join(rows).encode()))
+    rule = RecordRule(SourceOptions(), Counter())
+    file = DataFile(fsspec.filesystem("file"), str(path), path.name)
+    documents = list(read_documents(file, rule))
+    assert [found.text for found in documents] == ["one two", " three four", "five"]
+    assert documents[0].where == documents[1].where != documents[2].where
+    assert rule.n_cut == 1
+
+
+def test_a_bad_byte_of_a_long_document_is_named_by_its_line(read, monkeypatch):
+    monkeypatch.setattr(pieces, "LONGEST", 12)
+    content = b"one\ntwo\nthree\nfour\nfive\ncaf\xe9\nseven\n"
+    for document in ("line", "file"):
+        with pytest.raises(UserError, match=r"^x\.txt:6: not UTF-8"):
+            read(content, "x.txt", document=document)
+    documents, counts = read(content, "x.txt", document="file", on_bad_record="skip")
+    assert counts == {"not UTF-8": 1}
+    assert "".join(text for text, _ in documents).split()[:4] == ["one", "two", "three", "four"]
