@@ -8,7 +8,7 @@ from lightning.pytorch.loggers import Logger
 
 from pretrain.diagnostics import ForwardProbe, StepObserver, Throughput
 from pretrain.runs.card import RunCard
-from pretrain.runs.checkpoints import LastCheckpoint, best_checkpoint, kept_checkpoints
+from pretrain.runs.checkpoints import KeptCheckpoints, LastCheckpoint, best_checkpoint
 from pretrain.runs.folder import RunFolder
 from pretrain.runs.loggers import SafeWandbLogger, wandb_mode
 from pretrain.runs.metrics_file import MetricsFile
@@ -36,7 +36,7 @@ def run_callbacks(
     replaced = {type(callback) for callback in given}
     ours = [callback for callback in ours if type(callback) not in replaced]
     if keep_checkpoints:
-        ours += [kept_checkpoints(folder, keep_every)] if keep_every else []
+        ours += [KeptCheckpoints(folder, keep_every)] if keep_every else []
         ours += [best_checkpoint(folder), LastCheckpoint(folder.last)]
     return [*ours, *given]
 

@@ -184,14 +184,29 @@ def best_checkpoint(folder: RunFolder) -> ModelCheckpoint:
     )
 
 
-def kept_checkpoints(folder: RunFolder, every_n_steps: int) -> ModelCheckpoint:
-    """The callback that keeps ``step_N.ckpt`` for every N-th optimizer step, for good."""
-    return ModelCheckpoint(
-        dirpath=folder.checkpoints,
-        filename="step_{step}",
-        every_n_train_steps=every_n_steps,
-        save_top_k=-1,
-        auto_insert_metric_name=False,
-        enable_version_counter=False,
-        save_on_train_epoch_end=False,
-    )
+class KeptCheckpoints(Checkpoint):
+    """Keeps ``step_N.ckpt`` of every n-th optimizer step, for good.
+
+    Lightning's own would name a file after the last value of ``step`` that was logged.
+
+    Args:
+        folder: the run's folder.
+        every_n_steps: how many optimizer steps lie between two of them.
+    """
+
+    def __init__(self, folder: RunFolder, every_n_steps: int) -> None:
+        self.folder, self.every_n_steps = folder, every_n_steps
+        self._seen_step = 0
+
+    def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        """Steps that are behind are not kept again."""
+        self._seen_step = trainer.global_step
+
+    def on_train_batch_end(
+        self, trainer: Trainer, pl_module: LightningModule, outputs: Any, batch: Any, batch_idx: int
+    ) -> None:
+        """Write behind a complete step whose turn it is."""
+        step = trainer.global_step
+        if step != self._seen_step and step % self.every_n_steps == 0:
+            trainer.save_checkpoint(self.folder.checkpoints / f"step_{step}.ckpt")
+        self._seen_step = step

@@ -7,7 +7,7 @@ import torch
 from lightning.pytorch import Callback
 
 from pretrain.errors import UserError
-from pretrain.runs.checkpoints import LastCheckpoint, best_checkpoint, kept_checkpoints
+from pretrain.runs.checkpoints import KeptCheckpoints, LastCheckpoint, best_checkpoint
 from pretrain.runs.folder import RunFolder
 from pretrain.runs.stop_signals import STOPPING, StopSignalError
 from pretrain.runs.validation_schedule import ValidationSchedule
@@ -167,7 +167,7 @@ def test_weights_that_are_not_finite_are_never_written(make_trainer, tiny_module
 def test_every_nth_checkpoint_is_kept(make_trainer, tiny_module, tmp_path):
     folder = RunFolder(tmp_path / "run")
     trainer = make_trainer(
-        max_steps=7, limit_val_batches=0, callbacks=[kept_checkpoints(folder, 3)],
+        max_steps=7, limit_val_batches=0, callbacks=[KeptCheckpoints(folder, 3)],
         enable_checkpointing=True,
     )  # fmt: skip
     trainer.fit(tiny_module())
