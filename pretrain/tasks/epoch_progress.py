@@ -1,5 +1,7 @@
 """The fit loop's place in an epoch, where a run goes on with other devices or batch sizes."""
 
+from typing import Any
+
 from lightning.pytorch import Trainer
 
 
@@ -13,7 +15,7 @@ def count_as_done(trainer: Trainer) -> None:
     done = getattr(trainer.datamodule, "batches_done", lambda: None)()  # type: ignore[attr-defined]
     if done is None:
         return
-    current = trainer.fit_loop.epoch_loop.batch_progress.current
+    current: Any = trainer.fit_loop.epoch_loop.batch_progress.current
     surplus = done - current.ready
     current.ready += surplus
     current.started += surplus
