@@ -2,7 +2,8 @@
 
 import hashlib
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -47,7 +48,7 @@ class Tokenizer:
         backend.no_padding()
         self.backend = backend
         # A second copy, since the switch is state of the object and is not saved with it.
-        self._corpus_backend = Backend.from_str(backend.to_str())
+        self._corpus_backend = _backend_of(backend.to_str())
         self._corpus_backend.encode_special_tokens = True
         flagged = {
             token.content: index
@@ -79,8 +80,14 @@ class Tokenizer:
         return hashlib.sha256(json.dumps(vocabulary).encode()).hexdigest()
 
     def encode_documents(self, texts: Sequence[str]) -> list[np.ndarray]:
-        """The ids of each text, int32 (n_tokens,), in parallel over texts."""
-        encodings = self._corpus_backend.encode_batch_fast(list(texts), add_special_tokens=False)
+        """The ids of each text, int32 (n_tokens,), in parallel over texts.
+
+        Raises UserError for a tokenizer without a token for what it does not know.
+        """
+        with _told("The tokenizer can't read every text"):
+            encodings = self._corpus_backend.encode_batch_fast(
+                list(texts), add_special_tokens=False
+            )
         return [np.array(encoding.ids, dtype=np.int32) for encoding in encodings]
 
     def encode_prompt(self, text: str) -> list[int]:
@@ -90,7 +97,8 @@ class Tokenizer:
         """
         if not text.isascii() and any("\ud800" <= character <= "\udfff" for character in text):
             raise UserError("The text holds bytes that are no UTF-8.")
-        return self.backend.encode(text, add_special_tokens=False).ids
+        with _told("The tokenizer can't read every text"):
+            return self.backend.encode(text, add_special_tokens=False).ids
 
     def decode(self, ids: Iterable[int]) -> str:
         """The text of ``ids``, special tokens shown by name."""
@@ -102,8 +110,8 @@ class Tokenizer:
 
     @classmethod
     def from_json(cls, text: str) -> "Tokenizer":
-        """The inverse of `to_json`."""
-        return cls(Backend.from_str(text))
+        """The inverse of `to_json`; raises UserError for what is none."""
+        return cls(_backend_of(text))
 
     def save(self, path: str | Path) -> None:
         """Write a ``tokenizer.json``, whole or not at all."""
@@ -126,6 +134,20 @@ class Tokenizer:
 
     def __reduce__(self) -> tuple[Any, ...]:
         return Tokenizer.from_json, (self.to_json(),)
+
+
+def _backend_of(text: str) -> Backend:
+    with _told("The content of a tokenizer.json is damaged"):
+        return Backend.from_str(text)
+
+
+@contextmanager
+def _told(what: str) -> Iterator[None]:
+    """Say in one sentence what `tokenizers` raises; it has bare Exceptions for everything."""
+    try:
+        yield
+    except Exception as error:
+        raise UserError(f"{what} ({error})") from error
 
 
 def _first(names: Sequence[str], flagged: dict[str, int], vocabulary: dict[str, int]) -> int | None:

@@ -4,12 +4,14 @@ import pickle
 import re
 import warnings
 import zipfile
+from collections.abc import Iterable
 from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
 import torch
 from lightning.pytorch import LightningModule
+from torch import Tensor
 
 from pretrain.errors import UserError
 from pretrain.model import TransformerConfig
@@ -115,14 +117,21 @@ def _check_parts(checkpoint: dict[str, Any], path: str | Path) -> None:
         "state_dict": (checkpoint.get("state_dict"), dict),
         "global_step": (checkpoint.get("global_step"), int),
         "tokenizer": (checkpoint.get("tokenizer"), str | None),
+        "trained_len": (checkpoint.get("trained_len"), int | None),
+        **{f"state_dict.{k}": (v, Tensor) for k, v in _items(checkpoint.get("state_dict"))},
     }
     for name, (value, kind) in parts.items():
         if not isinstance(value, kind):
             raise UserError(f"{path} is no checkpoint of pretrain: {name} is {value!r:.40}.")
 
 
+def _items(weights: Any) -> Iterable[tuple[Any, Any]]:
+    return weights.items() if isinstance(weights, dict) else ()
+
+
 def _reason(error: Exception) -> str:
     """What went wrong in a few words, without torch's advice to switch the refusal off."""
     text = str(error).strip() or type(error).__name__
     refused = _REFUSED.search(text)
-    return (refused[1] if refused else text.splitlines()[0])[:_LONGEST_REASON].strip()
+    said = refused[1] if refused else " ".join(text.split())
+    return said[:_LONGEST_REASON].strip()
