@@ -16,6 +16,7 @@ from torch.optim.lr_scheduler import LambdaLR
 
 from pretrain.errors import UserError
 from pretrain.model import Transformer, TransformerConfig
+from pretrain.model.cost import blocks_flops_per_token
 from pretrain.model.transformer import check_direction
 from pretrain.tasks.bad_numbers import BadNumbers
 from pretrain.tasks.checkpoint_file import PlainlyLoaded
@@ -261,23 +262,9 @@ class TransformerTask(PlainlyLoaded):
     # Cost --------------------------------------------------------------------------------------
 
     def flops_per_token(self, seq_len: int) -> float:
-        """Useful floating-point operations of training per input token (forward and backward).
-
-        6 per weight of the blocks' matrices that a token goes through (of experts, those chosen),
-        12·n_layers·keys·d_model for attention, and what the head costs (Kaplan et al. 2020,
-        section 2.1; Chowdhery et al. 2022, appendix B). ``keys`` is how many a token sees on
-        average: all seq, half of them where attention is causal, fewer under a sliding window.
-        """
-        config = self.config
-        blocks = 0.0
-        for name, weight in self.transformer.blocks.named_parameters():
-            chosen = config.experts_per_token / config.n_experts if ".experts." in name else 1.0
-            blocks += chosen * weight.numel() if weight.ndim == 2 else 0.0
-        reach = min(seq_len, config.sliding_window or seq_len)
-        past = reach - reach**2 / (2 * max(seq_len, 1))  # the first tokens have fewer behind them
-        keys = past if self.causal else 2 * past
-        attention = 12 * config.n_layers * keys * config.d_model
-        return 6 * blocks + attention + self.head_flops_per_token()
+        """Useful floating-point operations of training per input token (forward and backward)."""
+        blocks = blocks_flops_per_token(self.transformer, self.causal, seq_len)
+        return blocks + self.head_flops_per_token()
 
     def head_flops_per_token(self) -> float:
         """The head's share: 6 per weight, on the tokens that enter the loss."""
