@@ -10,7 +10,7 @@ from typing import Any
 def history(run: Path) -> list[dict[str, Any]]:
     """The logged rows of every start of the run in the folder ``run``."""
     rows = []
-    for file in sorted(run.glob("wandb/offline-run-*/*.wandb")):
+    for file in sorted(run.glob("wandb/*run-*/*.wandb")):
         shown = subprocess.run(
             [str(Path(sys.executable).with_name("wandb")), "leet", "inspect", "--json", str(file)],
             capture_output=True, text=True, timeout=60, check=True,

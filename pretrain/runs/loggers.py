@@ -3,6 +3,7 @@
 import os
 import secrets
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from pretrain.runs.environment import is_first_rank
 from pretrain.runs.folder import RunFolder
 
 INIT_TIMEOUT_S = 30.0
+FINISH_TIMEOUT_S = 30.0  # for what is not sent yet when a run ends
 ID_FILE = "wandb/run_id.txt"  # one id for all starts of a run
 
 
@@ -55,7 +57,12 @@ class SafeWandbLogger(WandbLogger):
             project=os.environ.get("WANDB_PROJECT", "pretrain"),
             offline=offline,
             settings=wandb.Settings(
-                console="off", quiet=True, silent=True, init_timeout=INIT_TIMEOUT_S
+                console="off",
+                quiet=True,
+                silent=True,
+                init_timeout=INIT_TIMEOUT_S,
+                finish_timeout=FINISH_TIMEOUT_S,
+                finish_timeout_raises=True,
             ),
         )
         self._wandb_init.pop("anonymous", None)  # a setting that W&B warns of, set or not
@@ -98,12 +105,23 @@ class SafeWandbLogger(WandbLogger):
 
     @rank_zero_only
     def close(self) -> None:
-        """End the W&B run, so that the next one of this process is its own."""
+        """End the W&B run, so that the next one of this process is its own.
+
+        What a lost network kept from being sent within ``FINISH_TIMEOUT_S`` stays in its folder.
+        """
+        run = self._experiment
+        if run is None or isinstance(run, DummyExperiment):
+            return
         try:
-            if self._experiment is not None:
-                self._experiment.finish()
+            run.finish()
         except Exception as error:
-            self._give_up(error)
+            folder = Path(self._wandb_init["dir"]) / "wandb"
+            self._note(
+                "Weights & Biases did not get everything, but it is kept: wandb sync "
+                f"--include-online {folder}/run-* sends it later ({_first_line(error)})"
+            )
+            self._experiment = DummyExperiment()  # type: ignore[assignment]
+            _stop_service()
 
     def _open(self) -> Any:
         id_file = Path(self._wandb_init["dir"]) / ID_FILE
@@ -115,6 +133,7 @@ class SafeWandbLogger(WandbLogger):
                 return _init(self._wandb_init)
             except Exception as error:
                 self._note(f"Weights & Biases could not start {mode}: {_first_line(error)}")
+                _stop_service()  # it would refuse the same id in the next attempt
         return DummyExperiment()
 
     def _give_up(self, error: Exception) -> None:
@@ -131,6 +150,14 @@ def _init(options: dict[str, Any]) -> Any:
     run.define_metric("trainer/global_step")
     run.define_metric("*", step_metric="trainer/global_step", step_sync=True)
     return run
+
+
+def _stop_service() -> None:
+    """End W&B's own process, which may be gone already."""
+    import wandb
+
+    with suppress(Exception):
+        wandb.teardown()
 
 
 def _run_id(file: Path) -> str:

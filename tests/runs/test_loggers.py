@@ -1,6 +1,12 @@
+import os
+import subprocess
+import sys
+from pathlib import Path
+
 import pytest
 import wandb
 from wandb_runs import history
+from wandb_server import WandbServer
 
 from pretrain.runs import loggers
 from pretrain.runs.folder import RunFolder
@@ -18,6 +24,20 @@ def _no_login(monkeypatch, tmp_path):
 def folder(tmp_path):
     (tmp_path / "run").mkdir()
     return RunFolder(tmp_path / "run")
+
+
+@pytest.fixture
+def server(monkeypatch):
+    """A server that this process is logged in to; what it does not answer is soon given up."""
+    wandb.teardown()  # the process of an earlier test knows another server
+    server = WandbServer()
+    monkeypatch.setenv("WANDB_BASE_URL", server.url)
+    monkeypatch.setenv("WANDB_API_KEY", "a" * 40)
+    monkeypatch.setattr(loggers, "INIT_TIMEOUT_S", 3.0)
+    monkeypatch.setattr(loggers, "FINISH_TIMEOUT_S", 3.0)
+    yield server
+    server.stop()
+    wandb.teardown()
 
 
 def test_without_a_login_metrics_stay_on_this_machine():
@@ -91,3 +111,49 @@ def test_a_failure_in_the_middle_of_a_run_does_not_stop_it(folder, monkeypatch):
     logger.close()
     assert len(notes) == 1
     assert "metrics.csv" in notes[0]
+
+
+def test_one_run_of_the_server_across_starts(folder, server):
+    notes: list[str] = []
+    assert wandb_mode(notes.append) == "online"
+    for start in (1, 2):
+        logger = SafeWandbLogger(folder, offline=False, note=notes.append)
+        logger.log_metrics({"val/loss": float(start)}, step=start)
+        logger.close()
+    assert notes == []
+    assert len(set(server.runs)) == 1
+    assert [row["val/loss"] for row in server.rows] == [1.0, 2.0]
+
+
+def test_a_server_that_is_lost_stops_nothing_and_loses_nothing(folder, server, monkeypatch):
+    notes: list[str] = []
+    logger = SafeWandbLogger(folder, offline=False, note=notes.append)
+    logger.log_metrics({"val/loss": 1.0}, step=1)
+    server.stop()
+    logger.log_metrics({"val/loss": 2.0}, step=2)
+    logger.close()
+    assert len(notes) == 1
+    assert "wandb sync --include-online" in notes[0]
+    logged = [row["item"]["val/loss"] for row in history(folder.path)]
+    assert logged == [1.0, 2.0]
+    later = WandbServer()
+    (kept,) = (folder.path / "wandb").glob("run-*")
+    subprocess.run(
+        [str(Path(sys.executable).with_name("wandb")), "sync", "--include-online", str(kept)],
+        env={**os.environ, "WANDB_BASE_URL": later.url}, timeout=120, check=True,
+        capture_output=True,
+    )  # fmt: skip
+    later.stop()
+    assert [row["val/loss"] for row in later.rows] == [1.0, 2.0]
+    assert set(later.runs) == {(folder.path / loggers.ID_FILE).read_text().strip()}
+
+
+def test_a_server_that_is_gone_at_the_start_leaves_the_run_offline(folder, server):
+    notes: list[str] = []
+    server.stop()
+    logger = SafeWandbLogger(folder, offline=False, note=notes.append)
+    logger.log_metrics({"val/loss": 1.0}, step=1)
+    logger.close()
+    assert len(notes) == 1
+    assert notes[0].startswith("Weights & Biases could not start online")
+    assert "val/loss" in history(folder.path)[-1]["item"]
