@@ -159,6 +159,8 @@ def told_by_name(name: str) -> Iterator[None]:
 @contextmanager
 def _opened(file: DataFile) -> Iterator[IO[bytes]]:
     suffix = _without_query(file.path).suffix
+    if suffix in COMPRESSIONS and file.filesystem.size(file.path) == 0:
+        raise EOFError("it is empty, which no compressed file is")  # gzip says nothing
     with file.filesystem.open(file.path, "rb", compression=COMPRESSIONS.get(suffix)) as raw:
         yield io.BufferedReader(_ZstandardReader(raw, file.name)) if suffix == ".zst" else raw
 
