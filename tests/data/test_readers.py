@@ -306,3 +306,12 @@ def test_a_bad_byte_of_a_long_document_is_named_by_its_line(read, monkeypatch):
     documents, counts = read(content, "x.txt", document="file", on_bad_record="skip")
     assert counts == {"not UTF-8": 1}
     assert "".join(text for text, _ in documents).split()[:4] == ["one", "two", "three", "four"]
+
+
+@pytest.mark.parametrize("compression", [".gz", ".bz2", ".xz", ".zst"])
+def test_a_compressed_file_without_a_byte_is_cut_off(tmp_path, compression):
+    path = tmp_path / f"a.txt{compression}"
+    path.touch()
+    rule = RecordRule(SourceOptions(), Counter())
+    with pytest.raises(UserError, match=f"a.txt{compression} .*cut off or damaged"):
+        list(read_documents(DataFile(fsspec.filesystem("file"), str(path), path.name), rule))
