@@ -143,10 +143,12 @@ def _backend_of(text: str) -> Backend:
 
 @contextmanager
 def _told(what: str) -> Iterator[None]:
-    """Say in one sentence what `tokenizers` raises; it has bare Exceptions for everything."""
+    """Say in one sentence what `tokenizers` raises: bare Exceptions, and Rust's panics."""
     try:
         yield
-    except Exception as error:
+    except BaseException as error:
+        if not isinstance(error, Exception) and type(error).__name__ != "PanicException":
+            raise
         raise UserError(f"{what} ({error})") from error
 
 

@@ -72,6 +72,10 @@ def read_checkpoint(path: str | Path) -> dict[str, Any]:
             f"{path} is of a newer version: its network has {unknown[0]}, which this one does not "
             "know."
         )
+    try:
+        TransformerConfig(**network)
+    except (TypeError, ValueError) as error:
+        raise UserError(f"{path} holds a network that can't be: {_reason(error)}") from error
     return checkpoint
 
 

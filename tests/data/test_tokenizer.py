@@ -9,6 +9,7 @@ from tokenizers import Tokenizer as Backend
 
 from pretrain.data.tokenizer import Tokenizer
 from pretrain.data.tokenizer_training import TokenizerRule, train_tokenizer
+from pretrain.errors import UserError
 
 WORDS = "Hello world! The test of a [SEP] and [MASK], or <|endoftext|>; naïve 中文 \U0001f600."
 TEXTS = [f"{WORDS} Line {n}\n\tand more" for n in range(20)]
@@ -139,3 +140,14 @@ def test_threads_that_encode_corpora_and_prompts_do_not_disturb_each_other(train
     alone = [both(number) for number in range(200)]
     with ThreadPoolExecutor(4) as pool:
         assert list(pool.map(both, range(200))) == alone
+
+
+def test_a_tokenizer_without_its_unknown_token_says_so(bert_tokenizer):
+    content = json.loads(bert_tokenizer.to_json())
+    content["model"]["unk_token"] = "[GONE]"
+    lacking = Tokenizer.from_json(json.dumps(content))
+    for read in (lacking.encode_prompt, lambda text: lacking.encode_documents([text])):
+        with pytest.raises(UserError, match="can't read every text"):
+            read("w1 never seen")
+    with pytest.raises(UserError, match="damaged"):
+        Tokenizer.from_json(bert_tokenizer.to_json()[:-9])

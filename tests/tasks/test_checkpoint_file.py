@@ -60,3 +60,11 @@ def test_weights_that_are_not_those_of_its_network_are_a_mistake_of_one_line(sav
     with pytest.raises(UserError, match=r"tiny\.ckpt holds no CausalLM") as error:
         CausalLM.load_from_checkpoint(saved)
     assert "\n" not in str(error.value)
+
+
+def test_a_network_that_cannot_be_is_a_mistake_of_one_line(saved):
+    content = torch.load(saved, weights_only=True)
+    content["hyper_parameters"]["network"]["n_heads"] = 3
+    torch.save(content, saved)
+    with pytest.raises(UserError, match=r"tiny\.ckpt holds a network that can't be: .*n_heads"):
+        read_checkpoint(saved)
