@@ -3,7 +3,7 @@
 from pretrain.model.transformer import Transformer
 
 
-def blocks_flops_per_token(transformer: Transformer, causal: bool, seq_len: int) -> float:
+def blocks_flops_per_token(transformer: Transformer, seq_len: int) -> float:
     """Useful floating-point operations in the blocks per input token (forward and backward).
 
     6 per weight of the blocks' matrices that a token goes through (of experts, those chosen) and
@@ -18,5 +18,5 @@ def blocks_flops_per_token(transformer: Transformer, causal: bool, seq_len: int)
         blocks += chosen * weight.numel() if weight.ndim == 2 else 0.0
     reach = min(seq_len, config.sliding_window or seq_len)
     past = reach - reach**2 / (2 * max(seq_len, 1))  # the first tokens have fewer behind them
-    keys = past if causal else 2 * past
+    keys = past if transformer.causal else 2 * past
     return 6 * blocks + 12 * config.n_layers * keys * config.d_model

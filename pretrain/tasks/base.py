@@ -263,7 +263,7 @@ class TransformerTask(PlainlyLoaded):
 
     def flops_per_token(self, seq_len: int) -> float:
         """Useful floating-point operations of training per input token (forward and backward)."""
-        blocks = blocks_flops_per_token(self.transformer, self.causal, seq_len)
+        blocks = blocks_flops_per_token(self.transformer, seq_len)
         return blocks + self.head_flops_per_token()
 
     def head_flops_per_token(self) -> float:
