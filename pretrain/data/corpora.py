@@ -12,6 +12,7 @@ from pretrain.data.document import Document, RecordRule
 from pretrain.data.readers import (
     COMPRESSIONS,
     EXTENSIONS,
+    ROWS_AT_ONCE,
     DataFile,
     extension,
     read_documents,
@@ -109,6 +110,8 @@ class HubCorpus:
         path, _, config = source.partition(":")
         try:
             self._builder = load_dataset_builder(path, config or None)
+            if getattr(self._builder.config, "batch_size", 0) is None:  # of Parquet files
+                self._builder.config.batch_size = ROWS_AT_ONCE
             self._splits: dict[str, Any] = dict(self._builder.as_streaming_dataset())
         # Whatever the hub's client raises (no network, no such name, no such config): one sentence.
         except Exception as error:

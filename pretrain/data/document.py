@@ -62,12 +62,14 @@ class RecordRule:
 
     Attributes:
         counts: reason → records skipped.
+        first_skipped: where the first of them stands, and what is wrong with it.
         n_cut: documents so long that they became several.
     """
 
     def __init__(self, options: SourceOptions, counts: Counter[str]) -> None:
         self.options = options
         self.counts = counts
+        self.first_skipped: str | None = None
         self.n_cut = 0
 
     def note_cut(self) -> None:
@@ -83,6 +85,7 @@ class RecordRule:
         """Raise UserError, or count ``reason`` when bad records are skipped."""
         if self.options.on_bad_record == "skip":
             self.counts[reason] += 1
+            self.first_skipped = self.first_skipped or f"{where}: {reason}{detail}"
             return
         raise UserError(
             f"{where}: {reason}{detail}; mend the record, or skip such records with "

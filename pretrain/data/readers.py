@@ -28,7 +28,7 @@ EXTENSIONS = (*TEXT_EXTENSIONS, *JSON_EXTENSIONS, *DELIMITERS, *PARQUET_EXTENSIO
 COMPRESSIONS = {".gz": "gzip", ".bz2": "bz2", ".xz": "xz", ".zst": None}
 
 _CHUNK_BYTES = 1 << 17
-_ROWS_AT_ONCE = 256
+ROWS_AT_ONCE = 256
 
 
 @dataclass(frozen=True)
@@ -80,7 +80,7 @@ def read_rows(dataset: Any, name: str, rule: RecordRule) -> Iterator[Document]:
     if first is not None and all(field in first for field in rule.fields):
         dataset = dataset.select_columns(rule.fields)
     number = 0
-    for batch in dataset.iter(batch_size=_ROWS_AT_ONCE):
+    for batch in dataset.iter(batch_size=ROWS_AT_ONCE):
         columns = list(batch)
         for values in zip(*batch.values(), strict=True):
             number += 1
@@ -94,7 +94,13 @@ def _read_parquet(file: DataFile, rule: RecordRule) -> Iterator[Document]:
     address = file.filesystem.unstrip_protocol(glob.escape(file.path))
     with told_by_name(file.name):
         try:
-            dataset = load_dataset("parquet", data_files=address, split="train", streaming=True)
+            dataset = load_dataset(
+                "parquet",
+                data_files=address,
+                split="train",
+                streaming=True,
+                batch_size=ROWS_AT_ONCE,  # else as many as the first row group has: none is refused
+            )
             yield from read_rows(dataset, file.name, rule)
         # pyarrow's and datasets' errors for a damaged file share no base class.
         except ValueError as error:

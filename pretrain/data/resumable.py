@@ -139,6 +139,16 @@ class ResumableDataModule(LightningDataModule):
             return torch.distributed.get_world_size(), torch.distributed.get_rank()
         return 1, 0
 
+    def _gathered(self, tensor: torch.Tensor) -> torch.Tensor:
+        """The tensors of all ranks (ranks, ...), on the CPU."""
+        if self._world()[0] == 1:
+            return tensor[None]
+        device = torch.device("cpu") if self.trainer is None else self.trainer.strategy.root_device
+        local = tensor.to(device)
+        parts = [torch.empty_like(local) for _ in range(self._world()[0])]
+        torch.distributed.all_gather(parts, local)
+        return torch.stack(parts).cpu()
+
     def _share(self, batch_size: int | None = None) -> Share:
         n_ranks, rank = self._world()
         limit = 1.0 if self.trainer is None else self.trainer.limit_train_batches

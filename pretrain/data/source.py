@@ -34,6 +34,7 @@ class TextSource:
         name: the source string.
         note: which files serve as what, in one line, where names decided it.
         splits: those it has, of train, validation and test.
+        holds_out: whether validation text is taken out of the training text.
 
     Raises UserError for a source that can't be found, or a tail split of unknown length.
     """
@@ -61,7 +62,7 @@ class TextSource:
             self._plan[VALIDATION] = corpus, VALIDATION
         if TEST in corpus.parts:
             self._plan[TEST] = corpus, TEST
-        self._cut = VALIDATION not in self._plan
+        self.holds_out = VALIDATION not in self._plan
         self.splits = tuple(
             split
             for split in (TRAIN, VALIDATION, TEST)
@@ -69,7 +70,7 @@ class TextSource:
         )
         self._corpora = list({id(corpus): corpus for corpus, _ in self._plan.values()}.values())
         self.note = "; ".join(filter(None, (corpus.note for corpus in self._corpora))) or None
-        if self._cut and self.options.split == "tail" and corpus.local_bytes is None:
+        if self.holds_out and self.options.split == "tail" and corpus.local_bytes is None:
             raise UserError(
                 f"{source} is a stream of unknown length, which has no tail to hold out: "
                 "use split=hash or name a val_source"
@@ -118,7 +119,7 @@ class TextSource:
         seen: Counter[str] = Counter()
         for split, (corpus, part) in self._plan.items():
             documents = corpus.documents(part, rule)
-            if split == TRAIN and self._cut:
+            if split == TRAIN and self.holds_out:
                 if TRAIN in wanted or VALIDATION in wanted:
                     yield from _counted(self._two_sides(documents), seen)
             elif split in wanted:
@@ -140,7 +141,7 @@ class TextSource:
         return sum(len(document.text) for document in corpus.documents(part, rule))
 
     def _without(self, split: str, seen: Counter[str]) -> str:
-        if self._cut and split != TEST and seen.total():
+        if self.holds_out and split != TEST and seen.total():
             advice = "use split=tail, " if self.options.split == "hash" else "use "
             return (
                 f"{self.name} is too small for a {self.options.split} split of "
@@ -148,7 +149,8 @@ class TextSource:
                 "another split_share, or name a val_source"
             )
         skipped = ", ".join(f"{reason}: {n}" for reason, n in self.bad_records.items())
-        aside = f" (all records were skipped: {skipped})" if skipped else " (empty or blank)"
+        first = f"; the first is {self._rule.first_skipped}"
+        aside = f" (all records were skipped: {skipped}{first})" if skipped else " (empty or blank)"
         return f"{self.name} holds no document for {split}{aside}"
 
 

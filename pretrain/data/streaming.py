@@ -219,6 +219,9 @@ class EvalStream(IterableDataset):
     """A split in corpus order, packed exactly as from a token cache; dealt out to the ranks.
 
     Every rank reads all of it, so that blocks don't depend on their number; use no worker.
+
+    Attributes:
+        bad_records: records skipped in one pass that came to its end, by reason.
     """
 
     def __init__(
@@ -233,18 +236,28 @@ class EvalStream(IterableDataset):
     ) -> None:
         self.source, self.tokenizer, self.rules, self.split = source, tokenizer, rules, split
         self.n_ranks, self.rank = n_ranks, rank
+        self.bad_records: Counter[str] = Counter()
 
     def __iter__(self) -> Iterator[dict[str, Any]]:
-        micro_batches = self._micro_batches()
+        source = copy.copy(self.source)  # it counts its own skipped records
+        micro_batches = self._micro_batches(source)
+        is_empty = True
         while group := list(itertools.islice(micro_batches, self.n_ranks)):
             is_short = self.rank >= len(group)  # the last group: all ranks make the same steps
             batch = empty_micro_batch(self.rules) if is_short else group[self.rank]
             batch.pop("position", None)
+            is_empty = False
             yield batch
+        self.bad_records |= source.bad_records
+        if is_empty:
+            raise UserError(
+                f"The {self.split} split of {source.name} has nothing to predict: it needs more "
+                "text, or another split_share or val_source."
+            )
 
-    def _micro_batches(self) -> Iterator[dict[str, Any]]:
+    def _micro_batches(self, source: TextSource) -> Iterator[dict[str, Any]]:
         shard = Shard(0, self.tokenizer, self.rules)
-        for text in self.source.texts(self.split):
+        for text in source.texts(self.split):
             shard.add(text)
             while shard.has_micro_batch():
                 batch = shard.micro_batch()

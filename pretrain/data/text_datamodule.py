@@ -19,6 +19,7 @@ from pretrain.data.packing import Packing
 from pretrain.data.prepared import PreparedCorpus, SplitFacts
 from pretrain.data.reading_order import ReadingOrder
 from pretrain.data.resumable import ResumableDataModule
+from pretrain.data.skipped import SkippedRecords
 from pretrain.data.source import SourceOptions
 from pretrain.data.streaming import StreamLoader, check_workers, furthest, moved, start_of
 from pretrain.data.token_cache import TokenStream
@@ -79,6 +80,7 @@ class TextDataModule(ResumableDataModule):
         self.seq_len, self.cache = seq_len, cache
         self.cache_dir = Path(cache_dir).expanduser() if cache_dir else default_cache_dir()
         self.corpus: PreparedCorpus | None = None
+        self._skipped = SkippedRecords()  # on streams
 
     # ---- what others may ask
 
@@ -100,9 +102,9 @@ class TextDataModule(ResumableDataModule):
     @property
     def bad_records(self) -> dict[str, int]:
         """How many records were skipped, by reason; on a stream, as far as it was read."""
-        if isinstance(self._passes, StreamLoader):
-            return dict(self._passes.bad_records)
-        return self._ready.bad_records
+        if self.uses_cache:
+            return self._ready.bad_records
+        return self._skipped.total(self._ready.sources[0].holds_out)
 
     def facts(self, split: str) -> SplitFacts | None:
         """How much a split holds; None where that is not known before it is read."""
@@ -119,11 +121,13 @@ class TextDataModule(ResumableDataModule):
         self._load()
         if stage == "fit":
             self._position = None  # a new run starts afresh, unless a checkpoint is loaded
+            self._skipped = SkippedRecords()
             self._check_has_an_end()
             if not self.uses_cache:
                 check_workers(self.num_workers, self._world()[0])
-            for split in ("train", "validation"):
-                self._check_has_target(split)
+            self._check_has_target("train")
+        is_test = stage in ("test", "predict")
+        self._check_has_target(self._test_split if is_test else "validation")
 
     def val_dataloader(self) -> DataLoader:
         """Each block of the validation split once, in order, masks fixed."""
@@ -131,15 +135,23 @@ class TextDataModule(ResumableDataModule):
 
     def test_dataloader(self) -> DataLoader:
         """The test split where there is one, else the validation split."""
-        return self._eval_loader("test" if "test" in self._ready.splits else "validation")
+        return self._eval_loader(self._test_split)
 
     def predict_dataloader(self) -> DataLoader:
         """The blocks of `test_dataloader`."""
         return self.test_dataloader()
 
     def _eval_loader(self, split: str) -> DataLoader:
-        make = cached_eval_loader if self.uses_cache else streamed_eval_loader
-        return make(self._ready, self._packing(split), self._share(), split)
+        share, packing = self._share(), self._packing(split)
+        if self.uses_cache:
+            return cached_eval_loader(self._ready, packing, share, split)
+        loader = streamed_eval_loader(self._ready, packing, share, split)
+        self._skipped.watch(split, loader.dataset)  # type: ignore[arg-type]
+        return loader
+
+    @property
+    def _test_split(self) -> str:
+        return "test" if "test" in self._ready.splits else "validation"
 
     # ---- the position in the data
 
@@ -147,7 +159,21 @@ class TextDataModule(ResumableDataModule):
         share, packing = self._share(), self._packing("train")
         if self.uses_cache:
             return cached_train_loader(self._ready, packing, share, self._position)
-        return streamed_train_loader(self._ready, packing, share, self._position, self._agree)
+        loader = streamed_train_loader(self._ready, packing, share, self._position, self._agree)
+        self._skipped.watch("train", loader)
+        return loader
+
+    def state_dict(self) -> dict[str, Any]:
+        """The position behind the last micro-batch trained on, and what a stream skipped so far."""
+        state = super().state_dict()
+        if state and not self.uses_cache:
+            state["bad_records"] = self._skipped.state()
+        return state
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """Let the next `train_dataloader` go on from there, if this run reads the data alike."""
+        super().load_state_dict(state_dict)
+        self._skipped.load(state_dict.get("bad_records", {}))
 
     @property
     def _start(self) -> dict[str, Any]:
@@ -231,13 +257,3 @@ class TextDataModule(ResumableDataModule):
     def _agree(self, flags: torch.Tensor) -> torch.Tensor:
         """The maximum over all ranks."""
         return self._gathered(flags).amax(dim=0)
-
-    def _gathered(self, tensor: torch.Tensor) -> torch.Tensor:
-        """The tensors of all ranks (ranks, ...), on the CPU."""
-        if self._world()[0] == 1:
-            return tensor[None]
-        device = torch.device("cpu") if self.trainer is None else self.trainer.strategy.root_device
-        local = tensor.to(device)
-        parts = [torch.empty_like(local) for _ in range(self._world()[0])]
-        torch.distributed.all_gather(parts, local)
-        return torch.stack(parts).cpu()

@@ -103,7 +103,7 @@ class Writer(pl.LightningModule):
 
 @pytest.fixture
 def fit_on_two_ranks(tmp_path, monkeypatch, make):
-    def fit(name, *, max_steps, cache, checkpoint=None, ckpt_path=None):
+    def fit(name, *, max_steps, checkpoint=None, ckpt_path=None, **options):
         with socket.socket() as free:
             free.bind(("localhost", 0))
             monkeypatch.setenv("MASTER_PORT", str(free.getsockname()[1]))
@@ -120,7 +120,7 @@ def fit_on_two_ranks(tmp_path, monkeypatch, make):
             enable_progress_bar=False,
             enable_model_summary=False,
         )
-        trainer.fit(Writer(folder, checkpoint), datamodule=make(cache=cache), ckpt_path=ckpt_path)
+        trainer.fit(Writer(folder, checkpoint), datamodule=make(**options), ckpt_path=ckpt_path)
         return [json.loads((folder / f"{rank}.json").read_text()) for rank in range(2)]
 
     return fit
@@ -143,3 +143,19 @@ def test_two_processes_share_every_epoch_and_resume_together(fit_on_two_ranks, t
     for rank in range(2):  # the fit loop counts the epoch that max_steps cut short as a whole one
         rows = [step[1:] for step in first[rank] + rest[rank]]
         assert rows == [step[1:] for step in whole[rank]]
+
+
+@pytest.mark.parametrize("corpus", [1], indirect=True)
+@pytest.mark.parametrize("cache", [True, False], ids=["cached", "streamed"])
+def test_more_processes_than_documents_end_each_epoch_together(fit_on_two_ranks, corpus, cache):
+    """Three documents, the first as long as all others, for two ranks of three workers each."""
+    lines = ["w0 " + "w100 " * 60, "w1 w100 w100", "w2 w100"]
+    (corpus / "train" / "0.txt").write_text("\n".join(lines) + "\n")
+    parts = fit_on_two_ranks("few", max_steps=14, cache=cache, num_workers=3)
+    assert len(parts[0]) == len(parts[1]) == 14
+    assert [step[0] for step in parts[0]] == [step[0] for step in parts[1]]
+    last = parts[0][-1][0]
+    assert last > 1
+    for epoch in range(last):
+        numbers = [n for part in parts for e, _, found in part if e == epoch for n in found]
+        assert Counter(numbers) == Counter(range(3))
