@@ -42,6 +42,7 @@ class LastCheckpoint(Checkpoint):
         self._complete_step = 0
         self._complete_loops: dict[str, Any] = {}
         self._falls_back = False
+        self._stop: StopSignalError | None = None
         self._saved_at = time.monotonic()
 
     def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
@@ -69,11 +70,24 @@ class LastCheckpoint(Checkpoint):
             self._note_complete(trainer)
             self._heed(trainer, is_due=time.monotonic() - self._saved_at >= self.every_s)
 
+    def on_train_batch_start(self, *args: Any) -> None:
+        """End the run here if it was told to: the last step is logged by now."""
+        self._stop_if_told()
+
+    def on_validation_start(self, *args: Any) -> None:
+        """Likewise."""
+        self._stop_if_told()
+
+    def on_train_epoch_end(self, *args: Any) -> None:
+        """Likewise."""
+        self._stop_if_told()
+
     def on_validation_batch_end(self, trainer: Trainer, *args: Any) -> None:
         """A signal doesn't wait for the end of a validation."""
         if trainer.state.fn == TrainerFn.FITTING and self._complete_loops:
             with self._fallen_back():
                 self._heed(trainer)
+        self._stop_if_told()
 
     def on_validation_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """Write what has just been measured."""
@@ -107,6 +121,10 @@ class LastCheckpoint(Checkpoint):
         if self._falls_back:
             checkpoint["loops"]["fit_loop"] = deepcopy(self._complete_loops)
 
+    def _stop_if_told(self) -> None:
+        if self._stop is not None:
+            raise self._stop
+
     def _note_complete(self, trainer: Trainer) -> None:
         self._complete_step = trainer.global_step
         self._complete_loops = deepcopy(trainer.fit_loop.state_dict())
@@ -120,7 +138,7 @@ class LastCheckpoint(Checkpoint):
             self._falls_back = False
 
     def _heed(self, trainer: Trainer, is_due: bool = False) -> None:
-        """Save where it is time or a signal asks for it on any rank, and stop where one does."""
+        """Save where it is time or a signal asks for it on any rank; note that one says stop."""
         received = self.signals.received
         wanted = torch.tensor([is_due and trainer.is_global_zero, *received.values()]).float()
         if trainer.world_size > 1:  # signals reach one rank or all; one clock decides
@@ -133,7 +151,8 @@ class LastCheckpoint(Checkpoint):
         for signum in came:
             received[signum] = 0
             if signum in STOPPING or requeue_job():
-                raise StopSignalError(signum)
+                self._stop = StopSignalError(signum)
+                return
             say(f"{signum.name}: step {trainer.global_step} is saved, training goes on.")
 
     def _save(self, trainer: Trainer) -> None:

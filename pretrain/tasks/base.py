@@ -76,7 +76,6 @@ class TransformerTask(PlainlyLoaded):
         self._init_from: str | None = None
         self.window: list[Batch] = []  # micro-batches since the last optimizer step
         self._loss_period: tuple[float, float] = (0.0, 0.0)  # of a checkpoint
-        self._lr_of_step = lr
         self.save_hyperparameters(
             {
                 "network": asdict(self.config),
@@ -148,7 +147,7 @@ class TransformerTask(PlainlyLoaded):
         """Count from this step on, whatever was trained on trial or before a checkpoint."""
         period = self._loss_period if self.trainer.is_global_zero else (0.0, 0.0)
         self._loss_period = (0.0, 0.0)
-        self.target_mean = GlobalTargetMean(self.trainer.global_step, period)
+        self.target_mean = GlobalTargetMean(period)
         self.window.clear()
         if self.trainer.global_step:
             count_as_done(self.trainer)
@@ -201,23 +200,24 @@ class TransformerTask(PlainlyLoaded):
             None  # a gradient scaler may have left out the step that it was for
         )
         super().optimizer_step(epoch, batch_idx, optimizer, *args)
-        self._lr_of_step = lr  # the scheduler moves on before anything is logged
         trained_on = getattr(getattr(self.trainer, "datamodule", None), "trained_on", None)
         if trained_on is not None:
             for batch in self.window:
                 trained_on(batch)
         self.window.clear()
         self.target_mean.close_window()
+        self._log_step(self.trainer.global_step + 1, lr)  # it is counted after this
 
-    def on_train_batch_end(self, outputs: Any, batch: Batch, batch_idx: int) -> None:
-        """Log the mean loss since the last log, at the trainer's rhythm."""
-        step = self.trainer.global_step
+    def _log_step(self, step: int, lr: float) -> None:
+        """Log the mean loss since the last log, at the trainer's rhythm.
+
+        Before callbacks save what the step left: a checkpoint must not hold the sums that the run
+        that wrote it has logged already.
+        """
         every = self.trainer.log_every_n_steps  # type: ignore[attr-defined]
-        is_due = every and (step % every == 0 or step == self.trainer.max_steps)
-        if not is_due or step == self.target_mean.logged_step:
-            return
-        self.log("train/loss", self.target_mean.pop_mean_nll(self.trainer), prog_bar=True)
-        self.log_dict({"lr": self._lr_of_step, "step": float(step)})
+        if every and (step % every == 0 or step == self.trainer.max_steps):
+            self.log("train/loss", self.target_mean.pop_mean_nll(self.trainer), prog_bar=True)
+            self.log_dict({"lr": lr, "step": float(step)})
 
     def configure_callbacks(self) -> list[Callback]:
         """The guard against updates that are not finite, unless the Trainer has one."""

@@ -23,17 +23,11 @@ class GlobalTargetMean:
     """Counts target tokens of a window and of a log period; no host synchronisation between.
 
     Args:
-        step: The optimizer step at which training starts.
         period: Summed negative log-likelihood (nats) and number of targets, over all ranks, of the
             log period that training starts in; a resumed run goes on with it.
-
-    Attributes:
-        logged_step: The optimizer step at which the mean loss was last taken out, at first the
-            one at which training starts.
     """
 
-    def __init__(self, step: int = 0, period: tuple[float, float] = (0.0, 0.0)) -> None:
-        self.logged_step = step
+    def __init__(self, period: tuple[float, float] = (0.0, 0.0)) -> None:
         self._nominal = 1
         self._window_targets: Tensor | None = None
         self._window: Tensor | None = None
@@ -85,7 +79,6 @@ class GlobalTargetMean:
 
     def pop_mean_nll(self, trainer: Trainer) -> float:
         """Mean negative log-likelihood in nats per target, over all ranks, since the last call."""
-        self.logged_step = trainer.global_step
         nll, n_targets = self.period(trainer)
         self._period = (0.0, 0.0)
         return nll / max(n_targets, 1)
