@@ -28,7 +28,8 @@ from typing import Any
 SCRIPTS = Path(__file__).resolve().parent
 SOURCES = ("file", "shards", "mixture", "stream of a file", "stream of shards")
 WORKERS, RANKS = (0, 2), (1, 2)
-POINTS = ("middle of an epoch", "end of an epoch", "second epoch", "twice in a row")
+POINTS = ("middle of an epoch", "end of an epoch", "start of an epoch", "second epoch",
+          "twice in a row")  # fmt: skip
 HOWS = ("SIGTERM", "SIGINT", "SIGUSR1", "kill", "exception")
 EXIT_STATUS = {"SIGTERM": 143, "SIGINT": 130, "SIGUSR1": -9, "kill": -9, "exception": 1}
 RTOL_OF_RANKS = 1e-6
@@ -45,7 +46,7 @@ trainer:
   accelerator: cpu
   precision: 32-true
   log_every_n_steps: 1
-  val_check_interval: 4
+  val_check_interval: 3
   check_val_every_n_epoch: null
   limit_val_batches: 1
   enable_progress_bar: false
@@ -63,7 +64,7 @@ class Case:
     point: str = "middle of an epoch"
     how: str = "SIGTERM"
     accumulate: int = 1
-    micro_batch: int = 6
+    micro_batch: int = 7
     half: bool = False
 
     @property
@@ -75,9 +76,10 @@ class Case:
     @property
     def places(self) -> list[tuple[int, int]]:
         """(epoch, micro-batch) of each interruption."""
-        first, second = (0, self.micro_batch), (1, self.micro_batch)
+        batch = self.micro_batch // self.ranks
+        first, second = (0, batch), (1, batch)
         return {"middle of an epoch": [first], "end of an epoch": [(0, -1)],
-                "second epoch": [second],
+                "start of an epoch": [(1, 1)], "second epoch": [second],
                 "twice in a row": [first, second]}[self.point]  # fmt: skip
 
 

@@ -115,12 +115,9 @@ class MicroBatchSampler(DistributedSampler):
         """
 
     def __iter__(self) -> Iterator[MicroBatch]:
-        # A generator, so that only a pass that is really made counts: a DataLoader with workers
-        # calls iter() twice before it asks for the first item
         epoch, first = self.next_start["epoch"], self.next_start["block"]
         if first >= self._end:  # a lower limit than the one that the epoch began with
             epoch, first = epoch + 1, 0
-        self.next_start = {"epoch": epoch + 1, "block": 0}
         blocks, epochs = self.order.blocks(epoch)
         for start in range(first, len(blocks), self._step):
             own = start + self.rank * self.batch_size
@@ -131,6 +128,9 @@ class MicroBatchSampler(DistributedSampler):
                 np.pad(epochs[part], (0, n_missing)),
                 self._position_at(epoch, start + self._step) if self.with_positions else None,
             )
+        # Only a pass that came to its end counts: a DataLoader with workers calls iter() twice, and
+        # a run that goes on behind an epoch begins a pass and leaves it for another
+        self.next_start = {"epoch": epoch + 1, "block": 0}
 
     @property
     def _step(self) -> int:

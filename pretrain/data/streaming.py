@@ -180,12 +180,13 @@ class StreamLoader:
 
     def __iter__(self) -> Iterator[dict[str, Any]]:
         start = self.next_start
-        self.next_start = start_of(start["epoch"] + 1, self.rules.n_shards)
         held = None  # the last one of an epoch must know that it is the last
         for batch in self._micro_batches(start):
             if held is not None:
                 yield held
             held = batch
+        # Not before: a run that goes on behind an epoch begins a pass and leaves it for another.
+        self.next_start = start_of(start["epoch"] + 1, self.rules.n_shards)
         if held is not None:
             held["position"] = {"epoch": start["epoch"] + 1, "turn": 0}
             yield held
