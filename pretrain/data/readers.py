@@ -90,6 +90,7 @@ def read_rows(dataset: Any, name: str, rule: RecordRule) -> Iterator[Document]:
 
 def _read_parquet(file: DataFile, rule: RecordRule) -> Iterator[Document]:
     from datasets import load_dataset
+    from pyarrow import ArrowException
 
     address = file.filesystem.unstrip_protocol(glob.escape(file.path))
     with told_by_name(file.name):
@@ -103,7 +104,7 @@ def _read_parquet(file: DataFile, rule: RecordRule) -> Iterator[Document]:
             )
             yield from read_rows(dataset, file.name, rule)
         # pyarrow's and datasets' errors for a damaged file share no base class.
-        except ValueError as error:
+        except (ValueError, ArrowException) as error:
             raise OSError(str(error)) from error
 
 

@@ -315,3 +315,13 @@ def test_a_compressed_file_without_a_byte_is_cut_off(tmp_path, compression):
     rule = RecordRule(SourceOptions(), Counter())
     with pytest.raises(UserError, match=f"a.txt{compression} .*cut off or damaged"):
         list(read_documents(DataFile(fsspec.filesystem("file"), str(path), path.name), rule))
+
+
+def test_a_parquet_file_of_a_type_that_arrow_lacks_is_named(tmp_path, monkeypatch):
+    def lacks(*args, **kwargs):
+        raise pyarrow.ArrowNotImplementedError("Integers with more than 64 bits")
+
+    monkeypatch.setattr("datasets.load_dataset", lacks)
+    file = DataFile(fsspec.filesystem("file"), str(tmp_path / "a.parquet"), "a.parquet")
+    with pytest.raises(UserError, match=r"a\.parquet .* damaged \(Integers with more than 64"):
+        list(read_documents(file, RecordRule(SourceOptions(), Counter())))
