@@ -22,6 +22,7 @@ from pretrain.data.labels import Labels
 from pretrain.errors import UserError
 from pretrain.hardware import resolve_precision
 from pretrain.runs.console import hush_libraries, say
+from pretrain.runs.ranks import watch_over_ranks
 from pretrain.tasks.checkpoint_file import read_checkpoint
 
 DEFAULT_SEED = 1
@@ -40,6 +41,7 @@ class RunTrainer(Trainer):
         accelerator = kwargs.get("accelerator", "auto")
         name = accelerator if isinstance(accelerator, str) else "auto"
         super().__init__(precision=resolve_precision(precision, name), **kwargs)  # type: ignore[arg-type]
+        watch_over_ranks(self)
 
 
 class ConfiguredCLI(LightningCLI):

@@ -26,6 +26,7 @@ from pretrain.runs.log_rhythm import LogRhythm, log_interval
 from pretrain.runs.loggers import SafeWandbLogger
 from pretrain.runs.metrics_file import cut_back
 from pretrain.runs.predictions import show_confusion, write_predictions
+from pretrain.runs.ranks import one_voice
 from pretrain.runs.run_files import RunFiles
 from pretrain.runs.stop_signals import StopSignalError
 from pretrain.runs.summary import closing_lines
@@ -204,7 +205,8 @@ class FitCLI(ConfiguredCLI):
         self.card.write()
         say(f"Run {folder.path}, precision {self.config.trainer.precision}.")
         try:
-            self._fit_and_measure()
+            with one_voice():
+                self._fit_and_measure()
         except BaseException as error:
             if self.card.values["status"] == "running":
                 self.card.write(status="failed")

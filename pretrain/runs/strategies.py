@@ -1,5 +1,6 @@
 """How several processes train together, beside what Lightning has of its own."""
 
+import logging
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -31,6 +32,8 @@ class FSDP2Strategy(ModelParallelStrategy):
 
     def setup_environment(self) -> None:
         """Divide over all processes of all nodes; Lightning's own default is one part a node."""
+        # On CPUs torch says that it gathers where it could exchange, which nobody can change.
+        logging.getLogger("torch.distributed.tensor._collective_utils").setLevel(logging.ERROR)
         self._data_parallel_size = self.num_nodes * self.num_processes
         super().setup_environment()
 
