@@ -151,6 +151,15 @@ class TransformerTask(PlainlyLoaded):
         self.window.clear()
         if self.trainer.global_step:
             count_as_done(self.trainer)
+            self._take_up_schedule()
+
+    def _take_up_schedule(self) -> None:
+        """Let the next step use this run's schedule: a checkpoint brings the rate of its own."""
+        for config in self.trainer.lr_scheduler_configs:
+            schedule: Any = config.scheduler
+            groups, factors = schedule.optimizer.param_groups, schedule.lr_lambdas
+            for group, peak, factor in zip(groups, schedule.base_lrs, factors, strict=True):
+                group["lr"] = peak * factor(schedule.last_epoch)
 
     def on_train_batch_start(self, batch: Batch, batch_idx: int) -> None:
         """Seed dropout from what is being trained on, so that no hidden state must be saved."""

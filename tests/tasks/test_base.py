@@ -151,6 +151,19 @@ def test_resuming_goes_on_to_the_bit(tmp_path):
     assert equal(weights(whole), weights(resumed))
 
 
+def test_a_finished_run_that_is_made_longer_goes_on_by_the_longer_schedule(tmp_path):
+    path = str(tmp_path / "short.ckpt")
+    batches = [ROWS["clm"]([n]) for n in (6, 9, 12, 15)]
+    whole = make_task("clm", lr=0.02)  # at a constant rate
+    fit(whole, batches)
+    fit(make_task("clm", lr=0.02), batches, max_steps=2).save_checkpoint(path)
+    resumed = make_task("clm", lr=0.02)
+    trainer = pl.Trainer(max_steps=4, accelerator="cpu", logger=False, limit_val_batches=0,
+                         enable_checkpointing=False, enable_progress_bar=False)  # fmt: skip
+    trainer.fit(resumed, Rest(batches, 2), ckpt_path=path, weights_only=True)
+    assert equal(weights(whole), weights(resumed))
+
+
 def test_a_resumed_run_logs_no_loss_before_its_first_step(tmp_path):
     batches = [ROWS["clm"]([n]) for n in (6, 9, 12, 15)] * 2
     path = str(tmp_path / "half.ckpt")
