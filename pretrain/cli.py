@@ -37,6 +37,12 @@ COMMANDS = {
         "run",
         "Measure what a model knows: BLiMP, perplexity, last words, multiple choice.",
     ),
+    "estimate": Command(
+        "pretrain.commands.estimate", "run", "Say what a recipe costs: memory, FLOPs, time."
+    ),
+    "doctor": Command(
+        "pretrain.commands.doctor", "run", "Check a machine and a recipe before a long run."
+    ),
     "generate": Command("pretrain.commands.generate", "run", "Continue a text with a GPT."),
     "fill-mask": Command(
         "pretrain.commands.fill_mask", "run", "Fill the [MASK] of a text with a BERT."

@@ -45,7 +45,8 @@ def test_a_missing_file_is_named(tmp_path):
 @pytest.mark.parametrize(
     ("part", "value"),
     [("hyper_parameters", None), ("hyper_parameters", {}), ("state_dict", [1]), ("tokenizer", 3),
-     ("global_step", "2"), ("objective", ["clm"]), ("trained_len", "a"), ("state_dict", {NAME: True})],
+     ("global_step", "2"), ("objective", ["clm"]), ("trained_len", "a"),
+     ("state_dict", {NAME: True})],
 )  # fmt: skip
 def test_a_part_of_another_type_is_named(saved, part, value):
     torch.save({**torch.load(saved, weights_only=True), part: value}, saved)
