@@ -67,7 +67,10 @@ def _start(place, name, *options, launcher=("-m", "pretrain")):
 
 
 def _ended(process, limit_s=120):
-    output, _ = process.communicate(timeout=limit_s)
+    try:
+        output, _ = process.communicate(timeout=limit_s)
+    finally:
+        process.kill()  # its ranks follow
     return process.returncode, output
 
 
