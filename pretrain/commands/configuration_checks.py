@@ -1,8 +1,5 @@
 """What ``pretrain doctor`` says of a configuration on this machine."""
 
-import copy
-import json
-import tempfile
 from collections import Counter
 from collections.abc import Iterator
 from itertools import islice
@@ -11,37 +8,25 @@ from types import SimpleNamespace
 from typing import Any
 
 from pretrain.commands.configured import RunTrainer
-from pretrain.commands.estimate import (
-    Estimate,
-    EstimateCLI,
-    autocast_dtype,
-    build,
-    example_batch,
-    fresh_copy,
-    in_mib,
-    vocabulary,
-)
+from pretrain.commands.estimate import Estimate, EstimateCLI, in_mib, vocabulary
 from pretrain.commands.machine_checks import Finding, checked, disk, free_memory
+from pretrain.commands.speeds import loader_speed, model_speed
 from pretrain.data.classification import ClassificationDataModule
 from pretrain.data.labelled import Example, ExampleSource
 from pretrain.data.prepared import MAX_CACHED_BYTES
 from pretrain.data.source import TextSource
 from pretrain.data.streaming import check_workers
 from pretrain.data.tokenizer import Tokenizer
-from pretrain.diagnostics.peak_flops import peak_flops
-from pretrain.diagnostics.speed import loader_tokens_per_s, training_tokens_per_s
 from pretrain.errors import UserError
 from pretrain.hardware import device_of, slow_precision_warning
 from pretrain.runs.folder import plan_run, recipe_name
 from pretrain.tasks.checks import check_fit
-from pretrain.tasks.optimizer import MuonAdamW
 
 _SAMPLE_DOCUMENTS = {"train": 2000}  # of other splits a tenth
 _SAMPLE_CHARACTERS = 2_000_000
 _KEPT_FILES = 3  # last, best, and the one that is being written
 _ESTIMATE_ERROR = 0.15
 _MOST_UNKNOWN = 0.01
-_LONGEST_STEP_S = 2.0
 
 
 class ConfigurationChecks:
@@ -226,9 +211,9 @@ class ConfigurationChecks:
         if not self._sample or self._estimate is None or not self._fits_in_memory:
             yield Finding("warning", "speed", "not measured, for what is said above")
             return
-        loader = self._loader_speed()
+        loader = loader_speed(self.data, self._sample, self._streams)
         text = f"the loader gives {loader:,.0f} tokens/s"
-        model = self._model_speed(self._estimate)
+        model = model_speed(self.cli, self._estimate)
         if model is None:
             yield Finding("warning", "speed", f"{text}; one row takes the network too long here")
             return
@@ -241,46 +226,3 @@ class ConfigurationChecks:
             yield Finding("warning", "speed", f"{text}: {remedy}")
         else:
             yield Finding("ok", "speed", text)
-
-    def _loader_speed(self) -> float:
-        """Of a DataModule of this kind over the documents that were read already."""
-        with tempfile.TemporaryDirectory(prefix="pretrain-") as folder:
-            path = Path(folder) / "sample.jsonl"
-            rows = (json.dumps(self._row(i, one)) for i, one in enumerate(self._sample))
-            path.write_text("\n".join(rows) + "\n", encoding="utf-8")
-            data = copy.copy(self.data)
-            data.source = data.val_source = str(path)
-            data.cache_dir, data.corpus = Path(folder), None
-            if not isinstance(data, ClassificationDataModule):
-                data.cache = not self._streams
-            data.prepare_data()
-            data.setup("fit")
-            return loader_tokens_per_s(data.train_dataloader())
-
-    def _row(self, number: int, document: Any) -> dict[str, Any]:
-        """A row of the sample, with labels of which there are two whatever was read."""
-        options = self.data.options
-        row = {options.text_field: document.text}
-        if isinstance(document, Example):
-            if options.pair_field is not None:
-                row[options.pair_field] = document.pair
-            label = str(number % 2)
-            row[options.label_field] = {"multi": [label], "regression": number}.get(
-                options.kind, label
-            )
-        return row
-
-    def _model_speed(self, estimate: Estimate) -> float | None:
-        """Of training steps on as many rows as take about two seconds; None if one takes longer."""
-        peak = peak_flops(self.device, estimate.precision)
-        row_s = estimate.flops_per_token * estimate.seq_len / peak
-        n_rows = min(estimate.rows, int(_LONGEST_STEP_S / row_s))
-        if n_rows == 0:
-            return None
-        size = None if self.task.config.vocab_size else vocabulary(self.data.tokenizer_spec, [])
-        task = fresh_copy(self.task, self.data, size)
-        build(task, self.cli.accelerator, estimate.precision)
-        batch = example_batch(task, self.data, n_rows)
-        batch = {name: tensor.to(self.device) for name, tensor in batch.items()}
-        optimizer = MuonAdamW(task.parameter_groups())
-        return training_tokens_per_s(task, batch, optimizer, autocast_dtype(estimate.precision))

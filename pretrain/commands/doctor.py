@@ -4,8 +4,7 @@ import sys
 
 from pretrain.commands.configuration_checks import ConfigurationChecks
 from pretrain.commands.estimate import EstimateCLI
-from pretrain.commands.machine_checks import Finding, machine_findings
-from pretrain.data.files import default_cache_dir
+from pretrain.commands.machine_checks import Finding, default_disks, machine_findings
 from pretrain.errors import UserError
 from pretrain.runs.console import hush_libraries, say
 
@@ -16,14 +15,19 @@ def run(argv: list[str]) -> None:
     Without options it is the machine alone; else those of ``fit``.
     """
     hush_libraries()
-    findings = _show(machine_findings("runs", default_cache_dir()))
-    if argv:
+    checks: ConfigurationChecks | Finding | None = None
+    if argv:  # first, since --help and the like say all that there is to say
         try:
             checks = ConfigurationChecks(EstimateCLI("doctor", argv))
         except UserError as error:
-            findings += _show([Finding("fault", "configuration", str(error))])
-        else:
-            findings += _show(checks.findings())
+            checks = Finding("fault", "configuration", str(error))
+    findings = _show(machine_findings())
+    if checks is None:
+        findings += _show(default_disks())
+    elif isinstance(checks, Finding):
+        findings += _show([checks])
+    else:
+        findings += _show(checks.findings())
     levels = [finding.level for finding in findings]
     say(f"{levels.count('fault')} faults, {levels.count('warning')} warnings.")
     sys.exit(int("fault" in levels))

@@ -1,10 +1,7 @@
 """``pretrain estimate``: what a configuration costs, before anything is trained or read."""
 
-import copy
-import math
 from dataclasses import dataclass
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 from unittest.mock import patch
 
@@ -12,8 +9,15 @@ import torch
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 
 from pretrain.commands.configured import ConfiguredCLI
+from pretrain.commands.rehearsal import (
+    Data,
+    autocast_dtype,
+    build,
+    example_batch,
+    fresh_copy,
+    largest_rows,
+)
 from pretrain.data.classification import ClassificationDataModule
-from pretrain.data.labels import Labels
 from pretrain.data.text_datamodule import TextDataModule
 from pretrain.data.tokenizer import Tokenizer
 from pretrain.diagnostics.memory import StepMemory, step_memory
@@ -22,11 +26,10 @@ from pretrain.errors import UserError
 from pretrain.hardware import device_of, multiplies_bf16_fast, resolve_precision
 from pretrain.runs.console import say
 from pretrain.runs.folder import RunFolder
-from pretrain.tasks import Classification, TransformerTask
+from pretrain.tasks import TransformerTask
 from pretrain.tasks.optimizer import MuonAdamW
 
 _FEW_CHARACTERS = 256  # the vocabulary of a character tokenizer that is not trained yet
-_KINDS = {"bf16": torch.bfloat16, "16": torch.float16, "64": torch.float64}
 
 
 @dataclass(frozen=True)
@@ -116,7 +119,7 @@ class EstimateCLI(ConfiguredCLI):
         return Estimate(
             parameters=_count(task),
             flops_per_token=task.flops_per_token(data.seq_len),
-            rows=_rows(data),
+            rows=largest_rows(data),
             seq_len=data.seq_len,
             accumulate=options.accumulate_grad_batches,
             n_processes=n_processes(options),
@@ -130,9 +133,7 @@ class EstimateCLI(ConfiguredCLI):
         """Whether weights, gradients and states are divided over the processes."""
         return str(self.config.trainer.strategy) == "fsdp2"
 
-    def _step_memory(
-        self, task: TransformerTask, data: TextDataModule | ClassificationDataModule
-    ) -> StepMemory:
+    def _step_memory(self, task: TransformerTask, data: Data) -> StepMemory:
         """Build ``task`` of tensors without content, and run some steps on them."""
         options, device = self.config.trainer, device_of(self.accelerator)
         multiplies_bf16_fast(device)  # times a product, which needs content, and remembers
@@ -143,7 +144,7 @@ class EstimateCLI(ConfiguredCLI):
         with FakeTensorMode(), copied:
             build(task, self.accelerator, options.precision)
             with torch.device(device):
-                batch = example_batch(task, data, _rows(data))
+                batch = example_batch(task, data, largest_rows(data))
             memory = step_memory(
                 task,
                 batch,
@@ -154,74 +155,6 @@ class EstimateCLI(ConfiguredCLI):
             )
         memory = memory.on_heap() if device.type == "cpu" else memory
         return memory.divided(n_processes(options)) if self.is_divided else memory
-
-
-def fresh_copy(
-    task: TransformerTask,
-    data: TextDataModule | ClassificationDataModule,
-    vocab_size: int | None,
-) -> TransformerTask:
-    """``task`` without its network, which will be neither compiled nor warm-started."""
-    task = copy.deepcopy(task)
-    task.compile_network, task._init_from = False, None
-    task.trainer = SimpleNamespace(datamodule=data)  # type: ignore[assignment]  # the masking rate
-    if vocab_size is not None:
-        task._set_vocab_size(vocab_size)
-    if isinstance(task, Classification) and task.labels is None:
-        kind = data.options.kind  # type: ignore[attr-defined]
-        task.labels = Labels(kind, () if kind == "regression" else ("0", "1"))
-    return task
-
-
-def build(task: TransformerTask, accelerator: str, precision: str) -> None:
-    """Build the network where, and in what, it would be trained."""
-    kind, _, rule = precision.partition("-")
-    default = torch.get_default_dtype()
-    try:
-        torch.set_default_dtype(_KINDS.get(kind, torch.float32) if rule == "true" else default)
-        with torch.device(device_of(accelerator)):
-            task.configure_model()
-    finally:
-        torch.set_default_dtype(default)
-
-
-def autocast_dtype(precision: str) -> torch.dtype | None:
-    """What a mixed ``precision`` multiplies in; None for others."""
-    kind, _, rule = precision.partition("-")
-    return _KINDS[kind] if rule == "mixed" else None
-
-
-def example_batch(
-    task: TransformerTask, data: TextDataModule | ClassificationDataModule, rows: int
-) -> dict[str, torch.Tensor]:
-    """Zeros in the shape of the largest micro-batch of so many rows: see ``data/batch.py``."""
-    seq_len = data.seq_len
-    batch: dict[str, torch.Tensor] = {}
-    if isinstance(data, ClassificationDataModule):
-        batch["attention_mask"] = torch.ones((rows, seq_len), dtype=torch.bool)
-        if data.options.pair_field is not None and not task.causal:
-            batch["segment_ids"] = torch.zeros((rows, seq_len), dtype=torch.int64)
-        batch["labels"] = _labels(rows, data.options.kind, task.labels)  # type: ignore[arg-type]
-    else:
-        rate = getattr(getattr(data, "masking", None), "rate", None)
-        n_targets = rows * (seq_len if rate is None else math.ceil(rate * seq_len))
-        if rate is not None:
-            batch["masked_positions"] = torch.zeros(n_targets, dtype=torch.int64)
-        shape = (rows, seq_len) if rate is None else (n_targets,)
-        batch["labels"] = torch.zeros(shape, dtype=torch.int64)
-    return {"input_ids": torch.zeros((rows, seq_len), dtype=torch.int64), **batch}
-
-
-def _rows(data: TextDataModule | ClassificationDataModule) -> int:
-    """Of the largest micro-batch, whose rows are all as long as they may be."""
-    budget = getattr(data, "tokens_per_batch", None)
-    return data.batch_size if budget is None else max(1, budget // data.seq_len)
-
-
-def _labels(rows: int, kind: str, labels: Labels) -> torch.Tensor:
-    if kind == "single":
-        return torch.zeros(rows, dtype=torch.int64)
-    return torch.zeros((rows, labels.n_outputs) if kind == "multi" else rows, dtype=torch.float32)
 
 
 def n_processes(options: Any) -> int:

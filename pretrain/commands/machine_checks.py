@@ -9,6 +9,7 @@ from typing import Literal, NamedTuple
 import torch
 
 from pretrain.commands.estimate import in_mib
+from pretrain.data.files import default_cache_dir
 from pretrain.diagnostics.peak_flops import measured_flops
 from pretrain.errors import UserError
 from pretrain.hardware import device_of, multiplies_bf16_fast, resolve_precision
@@ -40,15 +41,16 @@ def checked(about: str, check: Callable[[], Iterable[Finding]]) -> list[Finding]
     return found
 
 
-def machine_findings(runs_dir: str, cache_dir: Path) -> list[Finding]:
-    """Device, precision, disk, several processes and Weights & Biases."""
+def machine_findings() -> list[Finding]:
+    """Device, precision, several processes and Weights & Biases."""
+    return [device(), precision(), processes(), weights_and_biases()]
+
+
+def default_disks() -> list[Finding]:
+    """Whether there is some room where runs and caches go by default."""
     return [
-        device(),
-        precision(),
-        disk("disk of runs_dir", Path(runs_dir), _LITTLE_DISK),
-        disk("disk of cache_dir", cache_dir, _LITTLE_DISK),
-        processes(),
-        weights_and_biases(),
+        disk("disk of runs_dir", Path("runs"), _LITTLE_DISK),
+        disk("disk of cache_dir", default_cache_dir(), _LITTLE_DISK),
     ]
 
 

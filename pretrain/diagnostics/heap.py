@@ -3,17 +3,21 @@
 On a CPU torch asks malloc for each tensor. Freed blocks are used again only where the next one
 fits, so the process can hold half as much again as its tensors. How blocks fit depends on the C
 library, so it is asked: the sequence of sizes and lifetimes is gone through once more with blocks
-that nobody writes to, which costs no memory.
+that nobody writes to, which costs no memory, in a process of its own: this file is its program.
 """
 
 import ctypes
+import json
 import random
+import subprocess
+import sys
 from collections.abc import Iterable
 
 _ALIGNMENT = 64  # of torch's tensors on a CPU
-# Beside each tensor live, on the same heap: TensorImpl, StorageImpl, autograd's metadata, version
-# counter, graph node, its edges, its saved variables and sizes. They keep holes from joining.
-_SMALL_OBJECTS, _SMALL_SIZES = 8, (32, 40, 48, 64, 80, 96, 120, 200, 300)
+# Beside the data of each tensor live, on the same heap, what describes it and one or two views of
+# it: TensorImpl, StorageImpl, autograd's metadata, version counter, graph node, its edges, saved
+# variables and sizes. They keep holes from joining; from a dozen on their number hardly matters.
+_SMALL_OBJECTS, _SMALL_SIZES = 16, (32, 40, 48, 64, 80, 96, 120, 200, 300)
 
 
 class _MallInfo2(ctypes.Structure):
@@ -35,33 +39,35 @@ def heap_peak(events: Iterable[tuple[int, int]]) -> int | None:
     Returns:
         None where the library does not tell (it is not glibc), or memory can't be reserved.
     """
+    command = [sys.executable, __file__]
+    done = subprocess.run(
+        command, input=json.dumps(list(events)), stdout=subprocess.PIPE, text=True, check=True
+    )
+    peak: int | None = json.loads(done.stdout)
+    return peak
+
+
+def _peak_here(events: Iterable[tuple[int, int]]) -> int | None:
     library = ctypes.CDLL(None)
     if not hasattr(library, "mallinfo2"):
         return None
     library.mallinfo2.restype = _MallInfo2
     library.malloc.restype, library.malloc.argtypes = ctypes.c_void_p, [ctypes.c_size_t]
     library.free.argtypes = [ctypes.c_void_p]
-    library.malloc_trim(0)
-    blocks: dict[int, list[int | None]] = {}
+    blocks: dict[int, list[int]] = {}
     draw = random.Random(0)
     start, peak = _held(library), 0
-    try:
-        for key, size in events:
-            if size == 0:
-                for address in blocks.pop(key, ()):
-                    library.free(address)
-                continue
-            address = _aligned(library, size)
-            if address is None:
-                return None
-            small = (library.malloc(draw.choice(_SMALL_SIZES)) for _ in range(_SMALL_OBJECTS))
-            blocks[key] = [address, *small]
-            peak = max(peak, _held(library) - start)
-    finally:
-        for addresses in blocks.values():
-            for address in addresses:
+    for key, size in events:
+        if size == 0:
+            for address in blocks.pop(key, ()):
                 library.free(address)
-        library.malloc_trim(0)
+            continue
+        aligned = _aligned(library, size)
+        if aligned is None:
+            return None
+        small = (library.malloc(draw.choice(_SMALL_SIZES)) for _ in range(_SMALL_OBJECTS))
+        blocks[key] = [aligned, *small]
+        peak = max(peak, _held(library) - start)
     return peak
 
 
@@ -76,3 +82,7 @@ def _aligned(library: ctypes.CDLL, size: int) -> int | None:
         ctypes.byref(pointer), ctypes.c_size_t(_ALIGNMENT), ctypes.c_size_t(size)
     )
     return None if failed else pointer.value
+
+
+if __name__ == "__main__":
+    print(json.dumps(_peak_here(json.load(sys.stdin))))

@@ -6,6 +6,7 @@ import torch
 
 import pretrain.commands.configuration_checks as configuration_checks
 import pretrain.commands.machine_checks as machine_checks
+import pretrain.commands.speeds as speeds
 import pretrain.diagnostics.speed as speed
 from pretrain.cli import main
 from pretrain.commands.machine_checks import disk
@@ -20,7 +21,7 @@ WORDS = [
 def _quick_and_offline(monkeypatch, tmp_path):
     monkeypatch.setattr(speed, "_BUDGET_S", 0.02)
     monkeypatch.setattr(machine_checks, "measured_flops", lambda device, dtype: 1e9)
-    monkeypatch.setattr(configuration_checks, "peak_flops", lambda device, precision: 1e12)
+    monkeypatch.setattr(speeds, "peak_flops", lambda device, precision: 1e12)
     monkeypatch.setenv("WANDB_MODE", "offline")
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     monkeypatch.chdir(tmp_path)
@@ -138,8 +139,8 @@ def test_a_disk_needs_room_and_some_more(free, level, tmp_path, monkeypatch):
 
 
 def test_a_slow_loader_is_a_warning_that_names_the_workers(corpus, capsys, monkeypatch):
-    monkeypatch.setattr(configuration_checks, "loader_tokens_per_s", lambda loader: 100.0)
-    monkeypatch.setattr(configuration_checks, "training_tokens_per_s", lambda *_: 100.0)
+    monkeypatch.setattr(speeds, "loader_tokens_per_s", lambda loader: 100.0)
+    monkeypatch.setattr(speeds, "training_tokens_per_s", lambda *_: 100.0)
     status, findings = doctor(capsys, options(corpus))
     assert status == 0
     assert worst(findings, "speed")[0] == "warning"
