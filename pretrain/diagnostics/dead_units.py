@@ -26,10 +26,13 @@ class DeadUnits(Metric):
     such a unit gives zeros and gets no gradient; for GELU and SwiGLU's gate it says that the unit
     stays in the flat part. Each ``update`` is one probe, and pushes the oldest one out.
 
-    ``compute()`` gives ``share`` ``(n_layers,)``, NaN before the first real token, and
-    ``n_tokens``, the number of real tokens in the window, without which the share means little.
+    ``compute()`` gives ``share`` ``(n_layers,)``, NaN before the first real token; ``n_tokens``,
+    the number of real tokens in the window, without which the share means little; and ``activity``
+    ``(n_layers, 3)``: of the share of tokens on which a unit is active, the ``QUANTILES`` over the
+    units of a layer.
     """
 
+    QUANTILES = (0.1, 0.5, 0.9)
     full_state_update = False
     active: Tensor
     n_tokens: Tensor
@@ -53,5 +56,11 @@ class DeadUnits(Metric):
     def compute(self) -> dict[str, Tensor]:
         """The share of each layer and the tokens behind it."""
         n_tokens = self.n_tokens.sum()
-        share = (self.active.sum(0) == 0).float().mean(-1)
-        return {"share": torch.where(n_tokens > 0, share, torch.nan), "n_tokens": n_tokens}
+        counts = self.active.sum(0).float()
+        share = (counts == 0).float().mean(-1)
+        quantiles = torch.tensor(self.QUANTILES, device=counts.device)
+        return {
+            "share": torch.where(n_tokens > 0, share, torch.nan),
+            "n_tokens": n_tokens,
+            "activity": (counts / n_tokens).quantile(quantiles, dim=-1).T,
+        }

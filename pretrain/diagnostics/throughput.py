@@ -1,5 +1,6 @@
 """How fast training goes, and how much of the machine it uses."""
 
+import time
 from typing import Any
 
 from lightning.pytorch import Callback, LightningModule, Trainer
@@ -12,6 +13,7 @@ class Throughput(Callback):
     """Logs speed at the Trainer's log rhythm.
 
     - ``speed/tokens_seen``: input tokens of all ranks since step 1, resumes included.
+    - ``time/seconds``: wall time of training, validation and checkpoints included, resumes added.
     - ``speed/tokens_per_s``, ``speed/step_seconds``: real time since the last log, with data
       loading and probes, without validation and checkpoints. The first step after a start is left
       out, since it pays for compilation and memory.
@@ -30,6 +32,7 @@ class Throughput(Callback):
         self.tokens_per_s: float | None = None
         self.mfu: float | None = None
         self._peak = 0.0
+        self._earlier_s, self._started_at = 0.0, time.monotonic()
         self._reset(step=0)
 
     def _reset(self, step: int) -> None:
@@ -44,6 +47,7 @@ class Throughput(Callback):
     def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """Measure the peak and start afresh."""
         self._peak = peak_flops(pl_module.device, str(trainer.precision)) * trainer.world_size
+        self._started_at = time.monotonic()
         self._reset(trainer.global_step)
 
     def on_train_batch_start(
@@ -75,7 +79,8 @@ class Throughput(Callback):
             self._is_warm = True
             self._flops_per_token = pl_module.flops_per_token(batch["input_ids"].shape[-1])  # type: ignore[operator]
         if has_stepped and is_log_step(trainer, self._step):
-            report(trainer, {"speed/tokens_seen": self.tokens_seen, **self._close(pl_module)})
+            progress = {"speed/tokens_seen": self.tokens_seen, "time/seconds": self._wall_s()}
+            report(trainer, {**progress, **self._close(pl_module)})
             self._running_since = now(pl_module.device)
 
     def on_train_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
@@ -94,11 +99,15 @@ class Throughput(Callback):
 
     def state_dict(self) -> dict[str, Any]:
         """What a resumed run goes on counting from."""
-        return {"tokens_seen": self.tokens_seen}
+        return {"tokens_seen": self.tokens_seen, "wall_s": self._wall_s()}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Go on counting."""
         self.tokens_seen = state_dict["tokens_seen"]
+        self._earlier_s = state_dict.get("wall_s", 0.0)
+
+    def _wall_s(self) -> float:
+        return self._earlier_s + time.monotonic() - self._started_at
 
     def _pause(self, pl_module: LightningModule) -> None:
         if self._running_since is not None:

@@ -21,6 +21,7 @@ class Embeddings(nn.Module):
         super().__init__()
         if config.vocab_size is None:
             raise ValueError("vocab_size is not known: set it, or let the tokenizer decide it.")
+        self.d_model = config.d_model
         self.token = nn.Embedding(config.vocab_size, config.d_model)
         learned = config.position == "learned"
         self.position = nn.Embedding(config.max_len, config.d_model) if learned else None
@@ -41,14 +42,18 @@ class Embeddings(nn.Module):
             segment_ids: ``(batch, seq)``; None means segment 0 everywhere.
         """
         x = self.token(input_ids)
-        if self.position is not None:
-            x = x + self.position(positions) * self.position_scale
-        elif self.sinusoidal:
-            x = x + (sinusoids(positions, x.shape[-1]) * self.position_scale).to(x.dtype)
+        if self.position is not None or self.sinusoidal:
+            x = x + self.added_positions(positions).to(x.dtype)
         if self.segment is not None:
             # Without segment ids every token belongs to the first segment, as in BERT.
             x = x + (self.segment.weight[0] if segment_ids is None else self.segment(segment_ids))
         return self.dropout(self.norm(x))
+
+    def added_positions(self, positions: Tensor) -> Tensor:
+        """What learned or sinusoidal positions add: ``positions`` with ``d_model`` behind them."""
+        table = self.position
+        vectors = sinusoids(positions, self.d_model) if table is None else table(positions)
+        return vectors * self.position_scale
 
 
 class Transformer(nn.Module):

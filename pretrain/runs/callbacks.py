@@ -6,7 +6,14 @@ from lightning.pytorch import Callback
 from lightning.pytorch.callbacks import ProgressBar
 from lightning.pytorch.loggers import Logger
 
-from pretrain.diagnostics import ForwardProbe, StepObserver, Throughput
+from pretrain.diagnostics import (
+    SYMPTOMS,
+    Alerts,
+    ForwardProbe,
+    LossLevel,
+    StepObserver,
+    Throughput,
+)
 from pretrain.runs.card import RunCard
 from pretrain.runs.checkpoints import KeptCheckpoints, LastCheckpoint, best_checkpoint
 from pretrain.runs.folder import RunFolder
@@ -29,7 +36,8 @@ def run_callbacks(
 ) -> list[Callback]:
     """Our defaults, then ``given``: one of the same class takes the place of the default."""
     ours: list[Callback] = [
-        Throughput(), ForwardProbe(), StepObserver(), schedule, files, card,
+        Throughput(), ForwardProbe(), StepObserver(), LossLevel(), Alerts(SYMPTOMS), schedule,
+        files, card,
     ]  # fmt: skip
     if show_progress and not any(isinstance(callback, ProgressBar) for callback in given):
         ours.append(RunProgress())

@@ -15,6 +15,7 @@ from lightning.pytorch.trainer.states import TrainerFn
 from lightning.pytorch.utilities.exceptions import SIGTERMException
 
 from pretrain.data.files import written_whole
+from pretrain.diagnostics.alerts import raised_in
 from pretrain.runs.environment import describe_machine, peak_memory_mib, process_started
 from pretrain.runs.stop_signals import StopSignalError
 
@@ -82,6 +83,7 @@ class RunCard(Callback):
             "status": "running",
             **dict.fromkeys(MEASURED),
             "warnings": [],
+            "alerts": [],
             "bad_records": {},
             **describe_machine(),
             **facts,
@@ -182,6 +184,10 @@ class RunCard(Callback):
         speed = throughput_of(trainer)
         if speed is not None:
             values["tokens_seen"], values["tokens_per_s"] = speed.tokens_seen, speed.tokens_per_s
+        values["alerts"] = [
+            {"name": alert.name, "step": alert.step, "where": alert.where, "text": alert.text}
+            for alert in raised_in(trainer)
+        ]
         values["bad_records"] = dict(getattr(trainer.datamodule, "bad_records", {}))  # type: ignore[attr-defined]
 
 

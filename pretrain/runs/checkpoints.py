@@ -13,10 +13,10 @@ from lightning.pytorch.callbacks import Checkpoint, ModelCheckpoint
 from lightning.pytorch.trainer.states import TrainerFn
 
 from pretrain.errors import UserError
+from pretrain.model.sharded import local
 from pretrain.runs.console import say
 from pretrain.runs.folder import RunFolder
 from pretrain.runs.stop_signals import STOPPING, StopSignalError, StopSignals, requeue_job
-from pretrain.tasks.sharding import local
 
 MONITOR = "val/loss"
 

@@ -11,8 +11,9 @@ from torch import Tensor
 from torch.optim import Optimizer
 from torch.utils._pytree import tree_map_only
 
+from pretrain.model.sharded import whole
 from pretrain.tasks.checkpoint_file import read_checkpoint
-from pretrain.tasks.sharding import sharded_like, whole
+from pretrain.tasks.sharding import sharded_like
 
 
 class FSDP2Strategy(ModelParallelStrategy):

@@ -11,6 +11,8 @@ def closing_lines(folder: RunFolder, card: Mapping[str, Any], has_wandb: bool) -
     lines = [f"Run {folder.path} is {card['status']}: {_effort(card)}."]
     if card.get("val_loss_nats") is not None:
         lines.append(f"Validation, whole split: {_quality(card)}.")
+    alerts = card.get("alerts") or []
+    lines += [f"Alert at step {one['step']:,}, {one['name']}: {one['text']}" for one in alerts]
     lines.append(
         f"Kept: {folder.last} and {folder.best.name}, {folder.metrics.name}, "
         f"{folder.card.name}, {folder.config.name}."

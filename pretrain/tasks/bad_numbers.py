@@ -11,7 +11,7 @@ from torch.distributed.tensor import DTensor
 from pretrain.diagnostics.anomaly import inspect
 from pretrain.diagnostics.reporting import is_log_step, report
 from pretrain.errors import UserError
-from pretrain.tasks.sharding import local
+from pretrain.model.sharded import local
 
 Action = Literal["stop", "skip"]
 LONGEST_ROW = 100  # steps left out in succession, after which nothing is being learned any more

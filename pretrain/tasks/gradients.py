@@ -15,8 +15,8 @@ from lightning.pytorch import Trainer
 from torch import Tensor
 from torch.nn import Parameter
 
+from pretrain.model.sharded import local
 from pretrain.tasks.losses import LossSums
-from pretrain.tasks.sharding import local
 
 
 class GlobalTargetMean:

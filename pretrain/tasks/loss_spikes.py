@@ -12,8 +12,8 @@ from lightning.pytorch.utilities import rank_zero_info
 from torch import Tensor
 from torch.distributed.tensor import DTensor
 
+from pretrain.diagnostics.gradient_norms import gradient_norm
 from pretrain.diagnostics.reporting import is_log_step, report
-from pretrain.diagnostics.step_observer import gradient_norm
 from pretrain.errors import UserError
 from pretrain.tasks.running_level import RunningLevel
 from pretrain.tasks.snapshots import Snapshots

@@ -38,16 +38,6 @@ def shard(task: Any, mesh: DeviceMesh) -> None:
         _gather_around(task, name, is_inside)
 
 
-def local(tensor: Tensor) -> Tensor:
-    """This process's part of a sharded tensor; any other tensor itself."""
-    return tensor.to_local() if isinstance(tensor, DTensor) else tensor
-
-
-def whole(tensor: Tensor) -> Tensor:
-    """All of a sharded tensor; every rank must ask. Any other tensor itself."""
-    return tensor.full_tensor() if isinstance(tensor, DTensor) else tensor
-
-
 def sharded_like(tensor: Tensor, model: Tensor) -> Tensor:
     """``tensor``, which every rank has whole, divided as ``model`` is; without communication."""
     if not isinstance(model, DTensor) or tensor.shape != model.shape:

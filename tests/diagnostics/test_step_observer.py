@@ -30,9 +30,11 @@ def test_it_keeps_the_log_rhythm_and_computes_nothing_between(tiny_task, fit, mo
     monkeypatch.setattr(
         torch.nn.utils, "get_total_norm", lambda grads: calls.append(1) or original(grads)
     )
-    recorder = fit(tiny_task(), [StepObserver()], 7, log_every_n_steps=3)
-    assert sorted(recorder.steps) == [3, 6]
-    assert len(calls) == 2
+    recorder = fit(tiny_task(), [StepObserver(every_n_steps=6)], 7, log_every_n_steps=3)
+    assert sorted(recorder.series("grad/norm")) == [3, 6]
+    assert sorted(recorder.series("grad/norm/layer_0")) == [1, 6]
+    n_parts = 4  # embeddings, two layers, head; each read before the step and after it
+    assert len(calls) == 2 + 2 * 3 * n_parts
 
 
 def test_accumulated_gradients_are_read_once_and_whole(tiny_task, fit, token_blocks):
@@ -47,4 +49,5 @@ def test_accumulated_gradients_are_read_once_and_whole(tiny_task, fit, token_blo
 
 
 def test_a_log_rhythm_of_zero_logs_nothing(tiny_task, fit):
-    assert fit(tiny_task(), [StepObserver()], 2, log_every_n_steps=0).steps == {}
+    recorder = fit(tiny_task(), [StepObserver()], 2, log_every_n_steps=0)
+    assert not recorder.series("grad/norm")
