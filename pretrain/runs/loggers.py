@@ -94,12 +94,30 @@ class SafeWandbLogger(WandbLogger):
             self._give_up(error)
 
     @rank_zero_only
-    def log_html(self, name: str, text: str) -> None:
-        """Show a page or an SVG picture in the run, and go on without when it fails."""
+    def alert(self, title: str, text: str) -> None:
+        """Raise an alert in the run, and go on without when it fails."""
+        try:
+            self.experiment.alert(title=title, text=text, level="WARN")
+        except Exception as error:
+            self._give_up(error)
+
+    @rank_zero_only
+    def log_html(self, name: str, text: str, step: int) -> None:
+        """Show a page or an SVG picture at optimizer step ``step``, and go on when it fails."""
         try:
             import wandb
 
-            self.experiment.log({name: wandb.Html(text, inject=False)})
+            self._log_at(step, {name: wandb.Html(text, inject=False)})
+        except Exception as error:
+            self._give_up(error)
+
+    @rank_zero_only
+    def log_table(self, name: str, columns: list[str], rows: list[list[Any]], step: int) -> None:
+        """Show a table at optimizer step ``step``, and go on without when it fails."""
+        try:
+            import wandb
+
+            self._log_at(step, {name: wandb.Table(columns=columns, data=rows)})
         except Exception as error:
             self._give_up(error)
 
@@ -122,6 +140,9 @@ class SafeWandbLogger(WandbLogger):
             )
             self._experiment = DummyExperiment()  # type: ignore[assignment]
             _stop_service()
+
+    def _log_at(self, step: int, items: dict[str, Any]) -> None:
+        self.experiment.log({**items, "trainer/global_step": step})
 
     def _open(self) -> Any:
         id_file = Path(self._wandb_init["dir"]) / ID_FILE

@@ -51,7 +51,7 @@ def show_confusion(folder: RunFolder, model: Any, wandb_logger: SafeWandbLogger 
     with written_whole(folder.confusion) as temporary:
         temporary.write_text(picture, encoding="utf-8")
     if wandb_logger is not None:
-        wandb_logger.log_html("final/confusion", picture)
+        wandb_logger.log_html("final/confusion", picture, model.trainer.global_step)
 
 
 def confusion_svg(matrix: list[list[int]], names: tuple[str, ...]) -> str:

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 import wandb
-from wandb_runs import history
+from wandb_runs import alerts, config, history, pages, tables
 from wandb_server import WandbServer
 
 from pretrain.runs import loggers
@@ -77,6 +77,26 @@ def test_an_offline_run_can_be_read_and_keeps_its_id_across_starts(folder):
     assert notes == []
     logged = [row["item"] for row in history(folder.path)]
     assert [(row["trainer/global_step"], row["val/loss"]) for row in logged] == [(1, 1.0), (2, 2.0)]
+
+
+def test_an_offline_run_holds_configuration_alerts_tables_and_pictures(folder):
+    notes: list[str] = []
+    logger = SafeWandbLogger(folder, offline=True, note=notes.append)
+    logger.log_hyperparams({"model": {"lr": 0.02}, "n_parameters": 7})
+    logger.alert("Heads alike", "Two heads look at the same tokens in layer 0.")
+    rows = [["It was", "a dark <night> | \u00e4"], ["She", "went"]]
+    logger.log_table("samples/greedy", ["prompt", "text"], rows, step=10)
+    logger.log_html("pictures/entropy", "<svg></svg>", step=20)
+    logger.close()
+    assert notes == []
+    assert config(folder.path) == {"model": {"lr": 0.02}, "n_parameters": 7}
+    (alert,) = alerts(folder.path)
+    assert alert["title"] == "Heads alike"
+    assert alert["text"] == "Two heads look at the same tokens in layer 0."
+    (table,) = tables(folder.path)
+    assert (table["name"], table["step"]) == ("samples/greedy", 10)
+    assert (table["columns"], table["data"]) == (["prompt", "text"], rows)
+    assert pages(folder.path) == [{"name": "pictures/entropy", "step": 20, "text": "<svg></svg>"}]
 
 
 def test_a_start_that_fails_online_goes_on_offline_with_one_line(folder, monkeypatch):
