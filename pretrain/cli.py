@@ -47,6 +47,12 @@ COMMANDS = {
     "fill-mask": Command(
         "pretrain.commands.fill_mask", "run", "Fill the [MASK] of a text with a BERT."
     ),
+    "inspect": Command(
+        "pretrain.commands.inspect", "run", "Show what a model does with one text, as a page."
+    ),
+    "dashboard": Command(
+        "pretrain.commands.dashboard", "run", "Show all runs of a folder in the browser."
+    ),
     "export": Command(
         "pretrain.commands.export", "run", "Write a folder that Hugging Face transformers loads."
     ),

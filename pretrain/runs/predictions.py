@@ -1,6 +1,5 @@
 """What a classifier says of each validation example, and which classes it takes for which."""
 
-import html
 import json
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
@@ -9,10 +8,9 @@ import torch
 from lightning.pytorch import Trainer
 
 from pretrain.data.files import written_whole
+from pretrain.pictures import HeatMap
 from pretrain.runs.folder import RunFolder
 from pretrain.runs.loggers import SafeWandbLogger
-
-_CELL, _MARGIN = 64, 140  # pixels
 
 
 def write_predictions(folder: RunFolder, trainer: Trainer, model: Any, data: Any) -> None:
@@ -56,28 +54,12 @@ def show_confusion(folder: RunFolder, model: Any, wandb_logger: SafeWandbLogger 
 
 def confusion_svg(matrix: list[list[int]], names: tuple[str, ...]) -> str:
     """A table as SVG: a row is a true class, a column what it was taken for, shaded by share."""
-    side = _CELL * len(names)
-    size = side + _MARGIN
-    parts = [
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {size + 10} {size + 10}" '
-        f'width="{size + 10}" font-family="sans-serif" font-size="13">',
-        '<rect width="100%" height="100%" fill="white"/>',
-        f'<text x="{_MARGIN + side / 2}" y="18" text-anchor="middle">predicted</text>',
-        f'<text x="12" y="{_MARGIN - 12}">true</text>',
-    ]
-    for i, name in enumerate(names):
-        middle, label = _MARGIN + (i + 0.5) * _CELL, html.escape(name[:18])
-        parts.append(f'<text x="{_MARGIN - 8}" y="{middle + 5}" text-anchor="end">{label}</text>')
-        turned = f'transform="rotate(-40 {middle} {_MARGIN - 8})"'
-        parts.append(f'<text x="{middle}" y="{_MARGIN - 8}" {turned}>{label}</text>')
-    for i, row in enumerate(matrix):
-        for j, count in enumerate(row):
-            share = count / max(sum(row), 1)
-            x, y = _MARGIN + j * _CELL, _MARGIN + i * _CELL
-            shade = f"rgb({255 - 200 * share:.0f},{255 - 140 * share:.0f},255)"
-            parts.append(
-                f'<rect x="{x}" y="{y}" width="{_CELL}" height="{_CELL}" fill="{shade}" '
-                f'stroke="white"/><text x="{x + _CELL / 2}" y="{y + _CELL / 2 + 5}" '
-                f'text-anchor="middle">{count:,}</text>'
-            )
-    return "\n".join([*parts, "</svg>"]) + "\n"
+    return HeatMap(
+        [[count / max(sum(row), 1) for count in row] for row in matrix],
+        names,
+        names,
+        row_title="true",
+        column_title="predicted",
+        unit="share of the true class",
+        texts=[[f"{count:,}" for count in row] for row in matrix],
+    ).svg()
