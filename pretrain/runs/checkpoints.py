@@ -117,8 +117,12 @@ class LastCheckpoint(Checkpoint):
     def on_save_checkpoint(
         self, trainer: Trainer, pl_module: LightningModule, checkpoint: dict[str, Any]
     ) -> None:
-        """Put the counters of the last complete step in place of those of now."""
-        if self._falls_back:
+        """Put the counters of the last complete step in place of those of now.
+
+        Also where a validation, or the end, falls into an accumulation window: weights and place in
+        the data are those of that step, whichever callback saves.
+        """
+        if self._falls_back or self._is_inside_window(trainer):
             checkpoint["loops"]["fit_loop"] = deepcopy(self._complete_loops)
 
     def _stop_if_told(self) -> None:
@@ -128,6 +132,13 @@ class LastCheckpoint(Checkpoint):
     def _note_complete(self, trainer: Trainer) -> None:
         self._complete_step = trainer.global_step
         self._complete_loops = deepcopy(trainer.fit_loop.state_dict())
+
+    def _is_inside_window(self, trainer: Trainer) -> bool:
+        """Whether micro-batches have been trained on since the last complete step."""
+        if not self._complete_loops or trainer.global_step != self._complete_step:
+            return False
+        noted = self._complete_loops["epoch_loop.batch_progress"]["total"]["ready"]
+        return bool(trainer.fit_loop.epoch_loop.batch_progress.total.ready != noted)
 
     @contextmanager
     def _fallen_back(self) -> Iterator[None]:

@@ -145,6 +145,40 @@ def test_after_an_error_the_run_goes_on_behind_the_last_complete_step(
         assert torch.equal(weights, resumed.state_dict()[name])
 
 
+def test_a_validation_inside_an_accumulation_window_saves_the_last_complete_step(
+    make_trainer, tiny_module, tmp_path
+):
+    last, folder = tmp_path / "last.ckpt", RunFolder(tmp_path / "run")
+
+    def places(callbacks, ckpt_path=None):
+        seen = []
+        module = tiny_module()
+        loss = module.training_step
+
+        def training_step(batch, batch_idx):
+            seen.append((module.trainer.global_step, batch_idx))
+            return loss(batch, batch_idx)
+
+        module.training_step = training_step
+        trainer = make_trainer(
+            max_steps=4, val_check_interval=5, check_val_every_n_epoch=None,
+            accumulate_grad_batches=3, num_sanity_val_steps=0, enable_checkpointing=True,
+            callbacks=callbacks,
+        )  # fmt: skip
+        trainer.fit(module, ckpt_path=ckpt_path)
+        return seen
+
+    # Killed between the validation behind micro-batch 5 and the end of that window
+    kill = _At(5, lambda: shutil.copy(last, tmp_path / "killed.ckpt"))
+    whole = places(callbacks=[kill, best_checkpoint(folder), LastCheckpoint(last)])
+    for file in (tmp_path / "killed.ckpt", folder.best):
+        state = torch.load(file, weights_only=True)
+        counted = state["loops"]["fit_loop"]["epoch_loop.batch_progress"]["current"]["ready"]
+        assert counted == 3 * state["global_step"]
+        again = places(callbacks=[LastCheckpoint(tmp_path / "own.ckpt")], ckpt_path=file)
+        assert again == whole[counted:]
+
+
 def test_weights_that_are_not_finite_are_never_written(make_trainer, tiny_module, tmp_path):
     module, last = tiny_module(), tmp_path / "last.ckpt"
 
