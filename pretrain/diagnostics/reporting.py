@@ -9,6 +9,7 @@ from lightning.pytorch import Trainer
 from pretrain.diagnostics.alerts import Alerts
 
 PROBE_EVERY = 100  # optimizer steps between two looks at the inside
+_EARLY = (1, 10, 20, 50)  # most of what goes wrong does so at the beginning
 
 
 def now(device: torch.device) -> float:
@@ -26,7 +27,7 @@ def is_log_step(trainer: Trainer, step: int) -> bool:
 
 def is_probe_step(step: int, every_n_steps: int) -> bool:
     """Whether the inside is looked at after optimizer step ``step`` (from 1)."""
-    return step == 1 or step % every_n_steps == 0
+    return step % every_n_steps == 0 or (step in _EARLY and step < max(every_n_steps, 2))
 
 
 def report(trainer: Trainer, metrics: Mapping[str, float]) -> None:

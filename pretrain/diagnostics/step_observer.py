@@ -68,7 +68,8 @@ class StepObserver(Callback):
         Symptom(
             name="updates_too_large",
             series="update/ratio",
-            high=0.3,
+            high=0.5,
+            patience=1,
             seen="one step changes weights by {value:.0%} of their size",
             causes="a learning rate that is far too high, or no warm-up",
             remedies="a learning rate 10 times lower, a longer warm-up",

@@ -40,7 +40,8 @@ def test_a_disk_that_is_full_costs_nothing_that_was_saved(fit, tmp_path, capsys)
     with full_disk(len(before) // 2), pytest.raises(SystemExit) as stop:
         fit()
     assert stop.value.code == 1
-    assert "can't be written" in capsys.readouterr().err  # the best or the last, whichever comes first
+    # The best or the last one, whichever comes first.
+    assert "can't be written" in capsys.readouterr().err
     assert last.read_bytes() == before
     assert read_card(run)["status"] == "failed"
     assert not list(last.parent.glob(".*"))

@@ -31,7 +31,7 @@ class EntropyView:
             name="attention_uniform",
             series="attention/mean_entropy",
             high=0.995,
-            patience=10,
+            patience=16,
             seen="attention looks at all tokens alike: its entropy is {value:.1%} of the uniform "
             "one",
             causes="queries and keys that get no gradient, a learning rate that is too low, or "

@@ -28,7 +28,7 @@ class NormInputsView:
             name="norm_input_vanishing",
             series="norm/min_input_std",
             low=1e-3,
-            patience=2,
+            patience=1,
             seen="vectors that enter a norm have nearly vanished: their smallest deviation is "
             "{value:.1e}",
             causes="embeddings that started too small or shrank under weight decay, or a residual "
