@@ -131,9 +131,11 @@ def _heads(seen: Inspection) -> str:
     n_heads = entropy.shape[1]
     pictures = [entropy_map(entropy.tolist())]
     if n_heads > 1:
-        numbers = [str(head) for head in range(n_heads)]
+        numbers, cell = [str(head) for head in range(n_heads)], min(40.0, max(6.0, 240 / n_heads))
         pictures += [
-            HeatMap(matrix.tolist(), numbers, numbers, f"Likeness of heads, layer {layer}").svg()
+            HeatMap(
+                matrix.tolist(), numbers, numbers, f"Likeness of heads, layer {layer}", cell=cell
+            ).svg()
             for layer, matrix in enumerate(pattern_cosines(seen.inside.weights))
         ]
     words = (

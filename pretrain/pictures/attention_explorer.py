@@ -77,7 +77,7 @@ def packed(weights: Tensor) -> str:
 
 def _small_maps(entropy: Tensor) -> str:
     n_layers, n_heads = entropy.shape
-    parts = ["<span></span>", *(f"<span>head {head}</span>" for head in range(n_heads))]
+    parts = ["<span>head</span>", *(f"<span>{head}</span>" for head in range(n_heads))]
     for layer in range(n_layers):
         parts.append(f"<span>layer {layer}</span>")
         parts += [
