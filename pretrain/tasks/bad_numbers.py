@@ -120,8 +120,7 @@ def _sentence(verdict: _Verdict, trainer: Trainer, module: Any) -> str:
     bad = [
         name for name, ok in zip(names, verdict.norms.isfinite().tolist(), strict=True) if not ok
     ]
-    with trainer.precision_plugin.train_step_context():
-        seen = inspect(module, _again(verdict, module)).describe()
+    seen = _replayed(verdict, trainer, module)
     first = verdict.last_batch - len(verdict.batches) + 1
     many = "" if len(verdict.batches) == 1 else f" to {verdict.last_batch}"
     return (
@@ -131,6 +130,18 @@ def _sentence(verdict: _Verdict, trainer: Trainer, module: Any) -> str:
         "lower lr, or leave such steps out with --trainer.callbacks+=BadNumbers "
         "--trainer.callbacks.action=skip."
     )
+
+
+def _replayed(verdict: _Verdict, trainer: Trainer, module: Any) -> str:
+    """What a replay shows, on the first rank whose own rows are bad; all ranks must ask, alike."""
+    with trainer.precision_plugin.train_step_context():
+        seen = inspect(module, _again(verdict, module))
+    if trainer.world_size == 1:
+        return seen.describe()
+    of_ranks: list[Any] = [None] * trainer.world_size
+    torch.distributed.all_gather_object(of_ranks, seen)
+    bad = [rank for rank, one in enumerate(of_ranks) if one.first_bad is not None]
+    return f"On rank {bad[0]}: {of_ranks[bad[0]].describe()}" if bad else of_ranks[0].describe()
 
 
 def _again(verdict: _Verdict, module: Any) -> Iterator[dict[str, Any]]:

@@ -1,6 +1,9 @@
 """An update that is not finite is never taken, and the run says which and where."""
 
 import math
+import subprocess
+import sys
+from pathlib import Path
 
 import pytest
 import torch
@@ -71,6 +74,15 @@ def test_where_the_forward_pass_fails_its_layer_is_named():
     with pytest.raises(UserError, match=r"Step 2 .*not finite is that of .*blocks\.1\.attention"):
         fit(task, BATCHES)
     assert finite(task)
+
+
+def test_all_ranks_say_what_the_one_saw_whose_rows_were_bad(tmp_path):
+    script = Path(__file__).with_name("overflowing_ranks.py")
+    subprocess.run([sys.executable, script, tmp_path], check=True, timeout=300)
+    first, second = ((tmp_path / f"{rank}.txt").read_text() for rank in (0, 1))
+    assert first == second
+    assert "On rank 1: The first output that is not finite is that of" in first
+    assert "blocks.1.attention" in first
 
 
 def test_a_step_is_left_out_where_that_is_asked_for():
