@@ -14,7 +14,7 @@ find_python() {
     return 1
 }
 
-# make_venv EXTRAS: EXTRAS is "" or "[test]".
+# make_venv EXTRAS: EXTRAS is such as "[dashboard]" or "[test]".
 make_venv() {
     local extras="$1" python wanted stamp
     if ! [ -x .venv/bin/python ]; then

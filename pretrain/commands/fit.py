@@ -16,6 +16,7 @@ from pretrain.data.classification import ClassificationDataModule
 from pretrain.data.resumable import ResumableDataModule
 from pretrain.errors import UserError
 from pretrain.hardware import device_of, resolve_precision, slow_precision_warning
+from pretrain.runs import samples_file
 from pretrain.runs.callbacks import run_callbacks, run_loggers
 from pretrain.runs.card import RunCard, read_card
 from pretrain.runs.checkpoint_io import AtomicCheckpointIO
@@ -30,6 +31,7 @@ from pretrain.runs.ranks import one_voice
 from pretrain.runs.run_files import RunFiles
 from pretrain.runs.stop_signals import StopSignalError
 from pretrain.runs.summary import closing_lines
+from pretrain.runs.trackio_logger import TrackioLogger
 from pretrain.runs.validation_schedule import (
     BATCHES,
     TIMES_PER_RUN,
@@ -201,7 +203,7 @@ class FitCLI(ConfiguredCLI):
         make_folder(folder, plan.is_new)
         if plan.note is not None:
             say(plan.note)
-        cut_back(folder.metrics, self.start_step)
+        self._cut_back()
         self.card.write()
         say(f"Run {folder.path}, precision {self.config.trainer.precision}.")
         try:
@@ -229,6 +231,14 @@ class FitCLI(ConfiguredCLI):
             self._close_loggers()
         for line in closing_lines(folder, self.card.values, self._wandb() is not None):
             say(line)
+
+    def _cut_back(self) -> None:
+        """Drop what an earlier start logged after the checkpoint: those steps come anew."""
+        cut_back(self.plan.folder.metrics, self.start_step)
+        samples_file.cut_back(self.plan.folder.samples, self.start_step)
+        for logger in self.trainer.loggers:
+            if isinstance(logger, TrackioLogger):
+                logger.cut_back(self.start_step)
 
     def _has_nothing_to_do(self) -> bool:
         """Whether the run of this name has come to its end, so that a repeated command is done."""
@@ -290,9 +300,9 @@ class FitCLI(ConfiguredCLI):
         return next((one for one in loggers if isinstance(one, SafeWandbLogger)), None)
 
     def _close_loggers(self) -> None:
-        wandb = self._wandb()
-        if wandb is not None:
-            wandb.close()
+        for logger in self.trainer.loggers:
+            if isinstance(logger, (SafeWandbLogger, TrackioLogger)):
+                logger.close()
 
 
 def _as_list(value: Any) -> list[Any]:

@@ -21,6 +21,8 @@ from pretrain.runs.loggers import SafeWandbLogger, wandb_mode
 from pretrain.runs.metrics_file import MetricsFile
 from pretrain.runs.progress import RunProgress
 from pretrain.runs.run_files import RunFiles
+from pretrain.runs.samples import Samples
+from pretrain.runs.trackio_logger import TrackioLogger, has_trackio
 from pretrain.runs.validation_schedule import ValidationSchedule
 
 
@@ -37,7 +39,7 @@ def run_callbacks(
     """Our defaults, then ``given``: one of the same class takes the place of the default."""
     ours: list[Callback] = [
         Throughput(), ForwardProbe(), StepObserver(), LossLevel(), Alerts(SYMPTOMS), schedule,
-        files, card,
+        files, card, Samples(),
     ]  # fmt: skip
     if show_progress and not any(isinstance(callback, ProgressBar) for callback in given):
         ours.append(RunProgress())
@@ -52,11 +54,16 @@ def run_callbacks(
 def run_loggers(
     folder: RunFolder, given: Sequence[Logger] | bool | None, note: Callable[[str], None]
 ) -> list[Logger]:
-    """``metrics.csv``, and W&B beside it unless loggers are given or switched off (False)."""
+    """``metrics.csv``; beside it W&B and, where its package is there, Trackio.
+
+    Both are left out where loggers are given or switched off (False).
+    """
     loggers: list[Logger] = [MetricsFile(folder.metrics)]
     if isinstance(given, Sequence):
         return [*loggers, *given]
     mode = wandb_mode(note) if given is not False else "disabled"
     if mode != "disabled":
         loggers.append(SafeWandbLogger(folder, offline=mode == "offline", note=note))
+    if given is not False and has_trackio():
+        loggers.append(TrackioLogger(folder, note))
     return loggers

@@ -68,6 +68,16 @@ class RunFolder:
         return self.path / "confusion.svg"
 
     @property
+    def samples(self) -> Path:
+        """Texts that the model wrote or filled at each validation, one JSON object a line."""
+        return self.path / "samples.jsonl"
+
+    @property
+    def pictures(self) -> Path:
+        """Where the pictures of the network's inside lie."""
+        return self.path / "pictures"
+
+    @property
     def card(self) -> Path:
         """The run's card."""
         return self.path / "summary.json"

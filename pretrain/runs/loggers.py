@@ -112,12 +112,14 @@ class SafeWandbLogger(WandbLogger):
             self._give_up(error)
 
     @rank_zero_only
-    def log_table(self, name: str, columns: list[str], rows: list[list[Any]], step: int) -> None:
+    def log_table(  # type: ignore[override]  # as our other loggers have it
+        self, name: str, columns: list[str], rows: list[list[Any]], step: int
+    ) -> None:
         """Show a table at optimizer step ``step``, and go on without when it fails."""
         try:
             import wandb
 
-            self._log_at(step, {name: wandb.Table(columns=columns, data=rows)})
+            self._log_at(step, {name: wandb.Table(columns=[*columns], data=rows)})
         except Exception as error:
             self._give_up(error)
 

@@ -68,10 +68,10 @@ class MetricsFile(Logger):
     def _make_columns(self) -> None:
         """Make the file, or a column for what is logged for the first time."""
         if self._columns is None:
-            self._columns = _read(self.path)[0]
+            self._columns = read_rows(self.path)[0]
         if self._columns and not self._row.keys() - set(self._columns):
             return
-        rows = _read(self.path)[1]
+        rows = read_rows(self.path)[1]
         if rows and self._row_start and rows[-1][STEP] == str(self._row[STEP]):
             rows.pop()  # the row that is about to be written again
         self._columns = [STEP, *sorted({*self._columns, *self._row} - {STEP})]
@@ -83,12 +83,12 @@ def cut_back(path: Path, step: int) -> None:
     """Drop the rows after ``step``: a run that goes on from a checkpoint logs those steps anew."""
     if not path.is_file():
         return
-    columns, rows = _read(path)
+    columns, rows = read_rows(path)
     kept = [row for row in rows if row[STEP].isdigit() and int(row[STEP]) <= step]
     _write(path, columns, kept)
 
 
-def _read(path: Path) -> tuple[list[str], list[dict[str, str]]]:
+def read_rows(path: Path) -> tuple[list[str], list[dict[str, str]]]:
     """Columns and whole rows; a last row cut short by a crash is left out."""
     if not path.is_file():
         return [], []

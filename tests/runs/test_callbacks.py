@@ -9,6 +9,7 @@ from pretrain.runs.loggers import SafeWandbLogger
 from pretrain.runs.metrics_file import MetricsFile
 from pretrain.runs.progress import RunProgress
 from pretrain.runs.run_files import RunFiles
+from pretrain.runs.trackio_logger import TrackioLogger
 from pretrain.runs.validation_schedule import ValidationSchedule
 
 
@@ -36,12 +37,13 @@ def test_progress_and_checkpoints_can_be_switched_off(tmp_path):
     assert not any(isinstance(c, (RunProgress, LastCheckpoint)) for c in callbacks)
 
 
-def test_metrics_are_always_kept_and_wandb_can_be_switched_off(tmp_path, monkeypatch):
+def test_metrics_are_always_kept_and_trackers_can_be_switched_off(tmp_path, monkeypatch):
     monkeypatch.setenv("WANDB_MODE", "offline")
     folder, notes = RunFolder(tmp_path), []
     assert [type(log) for log in run_loggers(folder, None, notes.append)] == [
         MetricsFile,
         SafeWandbLogger,
+        TrackioLogger,
     ]
     assert [type(log) for log in run_loggers(folder, False, notes.append)] == [MetricsFile]
     own = MetricsFile(tmp_path / "own.csv")
