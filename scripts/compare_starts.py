@@ -17,7 +17,7 @@ import torch
 from pretrain.cli import main as pretrain
 from pretrain.commands.seeds import summarize
 from pretrain.hardware import device_of, resolve_precision
-from pretrain.runs.card import read_card
+from pretrain.runs.card_reader import read_card
 from pretrain.runs.environment import describe_machine
 from pretrain.tasks import load_task, save_task
 from pretrain.tasks.loading import TASKS

@@ -69,7 +69,7 @@ def _figures(checkpoint: Path) -> dict[str, Any]:
     """What the run that a checkpoint lies in knows of itself, as far as it is there."""
     import yaml
 
-    from pretrain.runs.card import read_card
+    from pretrain.runs.card_reader import read_card
     from pretrain.runs.folder import RunFolder
 
     folder = RunFolder(checkpoint.resolve().parent.parent)

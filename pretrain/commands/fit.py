@@ -18,7 +18,8 @@ from pretrain.errors import UserError
 from pretrain.hardware import device_of, resolve_precision, slow_precision_warning
 from pretrain.runs import samples_file
 from pretrain.runs.callbacks import run_callbacks, run_loggers
-from pretrain.runs.card import RunCard, read_card
+from pretrain.runs.card import RunCard
+from pretrain.runs.card_reader import read_card
 from pretrain.runs.checkpoint_io import AtomicCheckpointIO
 from pretrain.runs.console import say
 from pretrain.runs.environment import is_first_rank

@@ -16,7 +16,8 @@ from lightning.pytorch.utilities.exceptions import SIGTERMException
 
 from pretrain.data.files import written_whole
 from pretrain.diagnostics.alerts import raised_in
-from pretrain.runs.environment import describe_machine, peak_memory_mib, process_started
+from pretrain.runs.card_reader import process_started
+from pretrain.runs.environment import describe_machine, peak_memory_mib
 from pretrain.runs.stop_signals import StopSignalError
 
 # Every card has these keys; a value that is not known (yet) is null.
@@ -38,33 +39,6 @@ FINAL = {
     "val/pearson": "val_pearson",
     "val/spearman": "val_spearman",
 }
-
-
-def read_card(path: str | Path) -> dict[str, Any]:
-    """The card at ``path`` (the file or its run folder).
-
-    A card that says ``running`` while its process is gone reads ``interrupted``; one that is gone
-    or no card is empty.
-    """
-    path = Path(path)
-    try:
-        card = json.loads((path / "summary.json" if path.is_dir() else path).read_text("utf-8"))
-    except (FileNotFoundError, ValueError):
-        return {}
-    if not isinstance(card, dict):
-        return {}
-    if card.get("status") == "running" and not _is_alive(card):
-        card["status"] = "interrupted"
-    return card
-
-
-def _is_alive(card: dict[str, Any], stale_after_s: float = 900.0) -> bool:
-    """Whether the card's process still lives; on another host, whether it wrote lately."""
-    if card.get("host") != socket.gethostname():
-        return time.time() - card.get("written_at", 0.0) < stale_after_s
-    started = process_started(card["pid"])
-    # A number may be used again by another process, so the start has to agree too.
-    return started is not None and started == card.get("process_started")
 
 
 class RunCard(Callback):

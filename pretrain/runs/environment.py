@@ -1,6 +1,5 @@
-"""The machine, the versions and the process that a run is made with."""
+"""The machine and the versions that a run is made with."""
 
-import os
 import platform
 import subprocess
 from functools import cache
@@ -57,25 +56,6 @@ def peak_memory_mib() -> float:
 
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     return peak / _MIB if platform.system() == "Darwin" else peak / 1024
-
-
-def process_started(pid: int) -> str | None:
-    """When process ``pid`` started, as a text to compare; None when there is no such process."""
-    try:
-        # The command's name may hold spaces and brackets; field 22 counts from behind it.
-        stat = Path(f"/proc/{pid}/stat").read_text("utf-8", errors="replace")
-        fields = stat.rpartition(")")[2].split()
-        return None if fields[0] == "Z" else fields[19]
-    except OSError:
-        if Path("/proc/self/stat").exists():
-            return None
-    try:
-        os.kill(pid, 0)
-    except PermissionError:
-        return "unknown"
-    except OSError:
-        return None
-    return "unknown"
 
 
 def _git(home: Path, *arguments: str) -> str | None:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from pretrain.errors import UserError
-from pretrain.runs.card import read_card
+from pretrain.runs.card_reader import read_card
 from pretrain.runs.environment import is_first_rank
 
 # Lightning starts the other ranks by running the command again: a name made from the time would

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from lightning.pytorch.loggers.logger import DummyExperiment
 
-from pretrain.runs.card import read_card
+from pretrain.runs.card_reader import read_card
 from pretrain.runs.folder import RunFolder
 from pretrain.runs.loggers import ID_FILE, SafeWandbLogger, wandb_mode
 

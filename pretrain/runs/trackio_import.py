@@ -5,7 +5,7 @@ from typing import Any
 
 import yaml
 
-from pretrain.runs.card import read_card
+from pretrain.runs.card_reader import read_card
 from pretrain.runs.folder import RunFolder
 from pretrain.runs.metrics_file import STEP, read_rows
 from pretrain.runs.samples_file import TABLE, as_table, by_step, read

@@ -11,7 +11,7 @@ from tiny import SHAPE
 from pretrain.cli import main
 from pretrain.data import TokenizerRule
 from pretrain.data.tokenizer_training import train_tokenizer
-from pretrain.runs.card import read_card
+from pretrain.runs.card_reader import read_card
 from pretrain.tasks import CausalLM, MaskedLM, load_task, save_task
 
 CONFIGS = Path(__file__).parents[2] / "configs"

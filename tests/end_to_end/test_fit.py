@@ -16,7 +16,8 @@ import yaml
 from wandb_runs import history
 
 from pretrain.cli import main
-from pretrain.runs.card import MEASURED, read_card
+from pretrain.runs.card import MEASURED
+from pretrain.runs.card_reader import read_card
 
 NETWORK = "network: {d_model: 16, n_layers: 2, n_heads: 2, max_len: 32}"
 GPT = f"""

@@ -5,7 +5,7 @@ import torch
 from disks import full_disk
 
 from pretrain.cli import main
-from pretrain.runs.card import read_card
+from pretrain.runs.card_reader import read_card
 
 RECIPE = """
 model:

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from pretrain.runs.card import read_card
+from pretrain.runs.card_reader import read_card
 from pretrain.tasks.loading import load_task
 
 RECIPE = """

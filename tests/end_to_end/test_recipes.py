@@ -6,7 +6,7 @@ import pytest
 import yaml
 
 from pretrain.cli import main
-from pretrain.runs.card import read_card
+from pretrain.runs.card_reader import read_card
 
 RECIPES = sorted((Path(__file__).parents[2] / "configs").glob("*.yaml"))
 FINETUNING = [path for path in RECIPES if path.stem.startswith("finetune_")]

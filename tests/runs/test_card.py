@@ -6,8 +6,8 @@ import sys
 import pytest
 import torch
 
-from pretrain.runs.card import MEASURED, RunCard, read_card
-from pretrain.runs.environment import process_started
+from pretrain.runs.card import MEASURED, RunCard
+from pretrain.runs.card_reader import process_started, read_card
 from pretrain.runs.validation_schedule import ValidationSchedule
 
 

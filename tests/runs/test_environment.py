@@ -1,15 +1,6 @@
-import os
-import subprocess
 import sys
 
-from pretrain.runs.environment import describe_machine, peak_memory_mib, process_started
-
-
-def test_a_living_process_has_a_start_and_a_dead_one_has_none():
-    child = subprocess.Popen([sys.executable, "-c", ""])
-    child.wait()
-    assert process_started(child.pid) is None
-    assert process_started(os.getpid()) == process_started(os.getpid()) is not None
+from pretrain.runs.environment import describe_machine, peak_memory_mib
 
 
 def test_the_machine_is_described_in_plain_values():

@@ -5,7 +5,7 @@ import pytest
 from pretrain.errors import UserError
 from pretrain.runs import folder as folders
 from pretrain.runs.card import RunCard
-from pretrain.runs.environment import process_started
+from pretrain.runs.card_reader import process_started
 from pretrain.runs.folder import HANDED_ON, RunFolder, make_folder, plan_run, recipe_name
 
 

@@ -5,7 +5,7 @@ import pytest
 from wandb_runs import history
 
 from pretrain.runs import loggers
-from pretrain.runs.environment import process_started
+from pretrain.runs.card_reader import process_started
 from pretrain.runs.folder import RunFolder
 from pretrain.runs.later_figures import log_to_run
 from pretrain.runs.loggers import SafeWandbLogger
