@@ -45,6 +45,14 @@ class LastCheckpoint(Checkpoint):
         self._stop: StopSignalError | None = None
         self._saved_at = time.monotonic()
 
+    def setup(self, trainer: Trainer, pl_module: LightningModule, stage: str) -> None:
+        """From here on SIGUSR1 ends nothing, in the validations before and behind training too."""
+        self.signals.guard()
+
+    def teardown(self, trainer: Trainer, pl_module: LightningModule, stage: str) -> None:
+        """The end of that; not after an error, when Lightning puts back what stood in training."""
+        self.signals.release()
+
     def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """Write what training starts from, so that there is something to go on from at any moment.
 

@@ -38,6 +38,24 @@ class StopSignals:
     def __init__(self) -> None:
         self.received = dict.fromkeys(SIGNALS, 0)
         self._before: dict[int, Any] = {}
+        self._unguarded: Any = None  # what stood before `guard`
+
+    def guard(self) -> None:
+        """Keep SIGUSR1 from ending the process before the first step and after the last.
+
+        All that could be saved then is saved. Lightning's own handler, which would write a file of
+        its own in a SLURM job, stays away where another one stands.
+        """
+        is_main = threading.current_thread() is threading.main_thread()
+        if is_main and signal.getsignal(SAVING) is signal.SIG_DFL:
+            self._unguarded = signal.getsignal(SAVING)
+            signal.signal(SAVING, _outside_training)
+
+    def release(self) -> None:
+        """Take back what `guard` did."""
+        if self._unguarded is not None:
+            signal.signal(SAVING, self._unguarded)
+        self._unguarded = None
 
     def install(self) -> None:
         """Put the handlers in place, in the main thread; elsewhere Python allows none."""
@@ -60,6 +78,11 @@ class StopSignals:
             if is_first_rank():  # print is not for handlers: they may interrupt another print
                 os.write(2, b"\nStopping after this step; Ctrl-C again stops at once.\n")
             signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def _outside_training(signum: int, frame: Any) -> None:
+    if requeue_job():
+        raise StopSignalError(signum)
 
 
 def requeue_job() -> bool:

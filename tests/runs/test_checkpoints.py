@@ -93,6 +93,43 @@ def test_sigusr1_saves_and_goes_on(make_trainer, tiny_module, tmp_path):
     assert saves.steps == [0, 3, 5]
 
 
+class _InValidation(Callback):
+    """Does something at the first batch of each validation."""
+
+    def __init__(self, act) -> None:
+        self.act, self.n_times = act, 0
+
+    def on_validation_batch_start(self, trainer, pl_module, batch, batch_idx, dataloader_idx=0):
+        if batch_idx == 0:
+            self.n_times += 1
+            self.act()
+
+
+def test_sigusr1_ends_no_validation_before_or_behind_training(make_trainer, tiny_module, tmp_path):
+    before, hits = signal.getsignal(signal.SIGUSR1), _InValidation(_send(signal.SIGUSR1))
+    module, last = tiny_module(), LastCheckpoint(tmp_path / "last.ckpt")
+    trainer = make_trainer(
+        max_steps=4, callbacks=[ValidationSchedule(2), hits, last], enable_checkpointing=True
+    )
+    trainer.fit(module)
+    trainer.validate(module, verbose=False)
+    assert hits.n_times == 4  # at steps 0, 2 and 4, and of the final model
+    assert signal.getsignal(signal.SIGUSR1) == before
+
+
+def test_a_job_of_slurm_is_queued_again_by_a_signal_in_a_validation(
+    make_trainer, tiny_module, tmp_path, monkeypatch
+):
+    monkeypatch.setattr("pretrain.runs.stop_signals.requeue_job", lambda: True)
+    before, hits = signal.getsignal(signal.SIGUSR1), _InValidation(_send(signal.SIGUSR1))
+    callbacks = [ValidationSchedule(2), hits, LastCheckpoint(tmp_path / "last.ckpt")]
+    trainer = make_trainer(max_steps=4, callbacks=callbacks, enable_checkpointing=True)
+    with pytest.raises(StopSignalError):
+        trainer.fit(tiny_module())
+    signal.signal(signal.SIGUSR1, before)
+    assert hits.n_times == 1
+
+
 def test_a_job_of_slurm_is_queued_again(make_trainer, tiny_module, tmp_path, monkeypatch):
     monkeypatch.setattr("pretrain.runs.checkpoints.requeue_job", lambda: True)
     callbacks = [_At(2, _send(signal.SIGUSR1)), LastCheckpoint(tmp_path / "last.ckpt")]
