@@ -56,14 +56,15 @@ class LastCheckpoint(Checkpoint):
     def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """Write what training starts from, so that there is something to go on from at any moment.
 
-        A run that goes on from its own file has it already.
+        A run that goes on from its own file has it already. One that goes back to an earlier file
+        must not find the later one again when it is killed.
         """
         self._saved_at = time.monotonic()
         self._note_complete(trainer)
-        is_missing = not self.path.exists()
+        is_own = self.path.exists() and self._is_this(trainer.ckpt_path)
         if trainer.world_size > 1:  # all ranks take part in saving
-            is_missing = trainer.strategy.broadcast(is_missing)
-        if trainer.global_step == 0 or is_missing:
+            is_own = trainer.strategy.broadcast(is_own)
+        if not is_own:
             self._save(trainer)
         self.signals.install()  # not before: Lightning has just put its own in place
 
@@ -140,6 +141,9 @@ class LastCheckpoint(Checkpoint):
     def _note_complete(self, trainer: Trainer) -> None:
         self._complete_step = trainer.global_step
         self._complete_loops = deepcopy(trainer.fit_loop.state_dict())
+
+    def _is_this(self, path: str | Path | None) -> bool:
+        return path is not None and Path(path).absolute() == self.path.absolute()
 
     def _is_inside_window(self, trainer: Trainer) -> bool:
         """Whether micro-batches have been trained on since the last complete step."""

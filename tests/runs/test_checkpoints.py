@@ -294,6 +294,23 @@ def test_a_run_that_goes_on_from_another_ones_file_has_its_own_at_once(
             assert torch.equal(weights, resumed.state_dict()[name])
 
 
+def test_a_run_that_goes_back_to_an_earlier_file_does_not_find_the_later_one_again(
+    make_trainer, tiny_module, tmp_path
+):
+    last, folder = tmp_path / "last.ckpt", RunFolder(tmp_path / "run")
+    options = {"max_steps": 4, "limit_val_batches": 0, "enable_checkpointing": True}
+    make_trainer(callbacks=[KeptCheckpoints(folder, 2), LastCheckpoint(last)], **options).fit(
+        tiny_module()
+    )
+    assert _step_in(last) == 4
+    killed = tmp_path / "killed.ckpt"
+    callbacks = [_KeepFirst(last, killed, step=2), LastCheckpoint(last)]
+    make_trainer(callbacks=callbacks, **options).fit(
+        tiny_module(), ckpt_path=folder.checkpoints / "step_2.ckpt"
+    )
+    assert _step_in(killed) == 2
+
+
 def test_best_is_the_lowest_validation_loss(make_trainer, tiny_module, tmp_path):
     losses = iter([3.0, 1.0, 2.0, 4.0])
     module = tiny_module()
