@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
-from pretrain.diagnostics.attention_entropy import AttentionEntropy, attention_entropy, score_rows
+from pretrain.diagnostics.attention_entropy import attention_entropy, score_rows
 from pretrain.diagnostics.dead_units import count_active
 from pretrain.diagnostics.forward_probe import undisturbed
 from pretrain.model.masks import AttentionMask
@@ -57,14 +57,16 @@ def look_inside(task: Any, batch: dict[str, Tensor]) -> Inside:
     config, blocks = task.transformer.config, task.transformer.blocks
     weights: dict[int, Tensor] = {}
     active: dict[int, Tensor] = {}
-    entropy = AttentionEntropy(config.n_layers, config.n_heads).to(task.device)
-    entropy.sync_on_compute = False
+    entropy: dict[int, Tensor] = {}
     real = torch.ones_like(batch["input_ids"], dtype=torch.bool)
 
     def see_attention(layer: int, seam: Any, inputs: tuple[Any, ...]) -> None:
         query, key, _, mask = inputs
         weights[layer] = attention_weights(query, key, mask, seam.scale)[0]
-        entropy.update(layer, attention_entropy(query, key, mask, seam.scale), real)
+        rows = attention_entropy(query, key, mask, seam.scale)
+        comparable = rows.n_visible[0] >= 2
+        # Not by the metric of the probe, which would wait for other ranks.
+        entropy[layer] = (rows.nats[0] / rows.n_visible[0].log())[:, comparable].mean(1)
 
     def see_units(layer: int, seam: nn.Module, inputs: tuple[Any, ...]) -> None:
         active[layer] = count_active(inputs[0], real)
@@ -78,10 +80,9 @@ def look_inside(task: Any, batch: dict[str, Tensor]) -> Inside:
                 handle = seam.register_forward_pre_hook(partial(see, layer))
                 hooks.callback(handle.remove)
         states = task.hidden_states(batch)[0]
-        normalised = entropy.compute()["normalised"].reshape(config.n_layers, config.n_heads)
-    return Inside(
-        torch.stack([weights[layer] for layer in range(config.n_layers)]).cpu(),
-        normalised.cpu(),
-        torch.stack([active[layer] for layer in range(config.n_layers)]).cpu() if active else None,
-        states,
-    )
+    units = _stacked(active) if active else None
+    return Inside(_stacked(weights), _stacked(entropy), units, states)
+
+
+def _stacked(by_layer: dict[int, Tensor]) -> Tensor:
+    return torch.stack([by_layer[layer] for layer in sorted(by_layer)]).cpu()

@@ -6,6 +6,7 @@ from tiny import VOCAB, make_task
 
 from pretrain.diagnostics.attention_weights import attention_weights, look_inside
 from pretrain.diagnostics.position_similarity import position_cosines, weight_by_distance
+from pretrain.diagnostics.views import EntropyView
 from pretrain.model.masks import AttentionMask
 from pretrain.model.positions import alibi_slopes
 
@@ -57,6 +58,27 @@ def test_looking_inside_changes_nothing_and_gives_what_the_network_computes(kind
     expected = task.eval().transformer(ids)[0]
     torch.testing.assert_close(inside.states, expected)
     assert not task.transformer.blocks[0].attention.core._forward_pre_hooks
+
+
+def test_entropy_is_the_forward_probe_s():
+    task, ids = make_task("clm").eval(), torch.randint(1, VOCAB, (1, N))
+    probe = EntropyView(task.config, torch.device("cpu"))
+    real = torch.ones_like(ids, dtype=torch.bool)
+    for layer, core in probe.seams(task.transformer):
+        core.register_forward_pre_hook(
+            lambda seam, inputs, layer=layer: probe.observe(layer, seam, inputs, real)
+        )
+    entropy, figures = look_inside(task, {"input_ids": ids}).entropy, probe.metrics()
+    for layer in range(2):
+        for head in range(2):
+            expected = figures[f"attention/entropy/layer_{layer}/head_{head}"]
+            assert entropy[layer, head].item() == pytest.approx(expected, abs=1e-6)
+
+
+def test_a_single_token_has_no_entropy():
+    inside = look_inside(make_task("clm"), {"input_ids": torch.tensor([[3]])})
+    assert inside.entropy.isnan().all()
+    assert (inside.weights == 1).all()
 
 
 def test_a_mixture_of_experts_has_no_units_of_its_own():

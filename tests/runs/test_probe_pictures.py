@@ -1,3 +1,7 @@
+import os
+import subprocess
+import sys
+from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
@@ -171,3 +175,17 @@ def test_moments_are_the_first_the_latest_and_such_as_lie_between():
     copy = Moments(8)
     copy.load(moments.state())
     assert copy.kept == moments.kept
+
+
+@pytest.mark.parametrize("strategy", ["ddp", "fsdp2"])
+def test_the_first_of_two_ranks_draws_what_it_has(tmp_path, strategy):
+    script = Path(__file__).with_name("two_ranks_with_pictures.py")
+    paths = [str(script.parents[1]), str(script.parents[2])]
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(paths)}
+    command = [sys.executable, str(script), str(tmp_path), strategy]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr[-2000:]
+    drawn = {file.name for file in (tmp_path / "pictures").iterdir()}
+    both = {"entropy.svg", "dead_units.svg"}
+    assert drawn == (both if strategy == "fsdp2" else both | {"attention.svg"})
+    assert ("No attention maps" in done.stdout) == (strategy == "fsdp2")
