@@ -53,6 +53,10 @@ COMMANDS = {
     "dashboard": Command(
         "pretrain.commands.dashboard", "run", "Show all runs of a folder in the browser."
     ),
+    "runs": Command("pretrain.commands.runs", "run", "List the runs of a folder."),
+    "compare": Command(
+        "pretrain.commands.compare", "run", "Say which run is best, and what differs in the runs."
+    ),
     "export": Command(
         "pretrain.commands.export", "run", "Write a folder that Hugging Face transformers loads."
     ),
