@@ -97,6 +97,7 @@ def text_loss(
     if not int(score.n_targets):
         raise UserError(f"{source} has nothing to predict: it needs more text.")
     found: dict[str, Any] = score.compute()
+    del found["logit_z"]  # of interest while a model trains
     found |= {"target_tokens": int(found["target_tokens"]), "seq_len": data.seq_len}
     accuracy = found.pop("accuracy")
     if task.causal:

@@ -26,11 +26,21 @@ class LossSums(NamedTuple):
 
 
 class ScoreSums(NamedTuple):
-    """What evaluation needs of one micro-batch, each a scalar tensor."""
+    """What evaluation needs of one micro-batch, each but the last a scalar tensor.
+
+    Attributes:
+        nll: Summed negative log-likelihood in nats.
+        n_correct: Targets that are the likeliest token.
+        n_targets: Number of target tokens.
+        log_z: Sum over the targets of log Z, the logarithm of the softmax's denominator.
+        hits: ``(n,)`` bool, which targets those were; None where they were not counted.
+    """
 
     nll: Tensor
     n_correct: Tensor
     n_targets: Tensor
+    log_z: Tensor
+    hits: Tensor | None = None
 
 
 def training_loss(
@@ -96,14 +106,20 @@ def evaluate_targets(
         labels: ``(n,)`` token ids, ``IGNORE`` where there is no target.
         count_hits: Whether to find the likeliest tokens; else ``n_correct`` is 0.
     """
-    nll = torch.zeros((), device=hidden.device)
-    n_correct = torch.zeros((), dtype=torch.int64, device=hidden.device)
+    nll, log_z = torch.zeros((2,), device=hidden.device)
+    hits: list[Tensor] = []
     weight = decoder.weight.float()
     bias = None if decoder.bias is None else decoder.bias.float()
     with torch.autocast(hidden.device.type, enabled=False):
         for rows, targets in zip(hidden.split(CHUNK), labels.split(CHUNK), strict=True):
             logits = F.linear(rows.float(), weight, bias)
-            nll += F.cross_entropy(logits, targets, ignore_index=IGNORE, reduction="sum")
+            losses = F.cross_entropy(logits, targets, ignore_index=IGNORE, reduction="none")
+            nll = nll + losses.sum()
+            # -ln p = ln Z - logit, so Z comes without another pass over the logits.
+            of_targets = logits.gather(1, targets.clamp(min=0)[:, None])[:, 0]
+            log_z = log_z + torch.where(targets != IGNORE, losses + of_targets, 0.0).sum()
             if count_hits:
-                n_correct += (logits.argmax(-1) == targets).sum()
-    return ScoreSums(nll, n_correct, (labels != IGNORE).sum())
+                hits.append(logits.argmax(-1) == targets)
+    found = torch.cat(hits) if hits else None
+    n_correct = labels.new_zeros(()) if found is None else found.sum()
+    return ScoreSums(nll, n_correct, (labels != IGNORE).sum(), log_z, found)

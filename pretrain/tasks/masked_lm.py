@@ -1,11 +1,13 @@
 """Masked language modelling: BERT's objective (Devlin et al. 2019, section 3.1)."""
 
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from torch import Tensor
 
 from pretrain.tasks.base import Batch
 from pretrain.tasks.language_model import LanguageModel
+from pretrain.tasks.losses import ScoreSums
+from pretrain.tasks.metrics import AccuracyByMasking
 
 
 class MaskedLM(LanguageModel):
@@ -16,6 +18,29 @@ class MaskedLM(LanguageModel):
 
     objective: ClassVar[str] = "mlm"
     causal = False
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.by_masking = AccuracyByMasking()
+
+    def scores(self, batch: Batch) -> ScoreSums:
+        """As for every language model; hits are counted by masking as well."""
+        sums = super().scores(batch)
+        mask_id = self._mask_id()
+        if mask_id is not None and sums.hits is not None:
+            shown = batch["input_ids"].flatten()[batch["masked_positions"]]
+            self.by_masking.update(shown, batch["labels"], sums.hits, mask_id)
+        return sums
+
+    def _figures(self) -> dict[str, float]:
+        figures, kinds = super()._figures(), self.by_masking.compute()
+        self.by_masking.reset()
+        return {**figures, **{f"masked_accuracy/{kind}": share for kind, share in kinds.items()}}
+
+    def _mask_id(self) -> int | None:
+        """Of the DataModule's tokenizer; None where there is none."""
+        data = None if self._trainer is None else self.trainer.datamodule  # type: ignore[attr-defined]
+        return getattr(getattr(data, "tokenizer", None), "mask_id", None)
 
     def target_states(self, batch: Batch) -> tuple[Tensor, Tensor]:
         """The states at ``masked_positions`` ``(capacity,)``, gathered to a fixed shape."""

@@ -5,6 +5,8 @@ import torch
 import torch.nn.functional as F
 from tiny import KINDS, ROWS, fit, make_task, one_row
 
+from pretrain.tasks.metrics import AccuracyByMasking
+
 LENGTHS = [2, 5, 9, 17, 30, 44, 60]
 
 
@@ -59,3 +61,33 @@ def test_masked_language_models_report_accuracy_and_no_bits_per_byte():
     kept = labels != -100
     hits = (task.head(hidden).argmax(-1) == labels)[kept].float().mean()
     assert figures["val/masked_accuracy"] == pytest.approx(float(hits), rel=1e-6)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_logit_z_is_the_mean_logarithm_of_the_softmax_denominator(kind):
+    batch = ROWS[kind]([20, 30])
+    task, figures = validate(kind, [batch])
+    hidden, labels = task.target_states(batch)
+    logits = task.head(hidden).double()[labels != -100]
+    expected = logits.exp().sum(-1).log().mean().item()
+    assert figures["val/logit_z"] == pytest.approx(expected, rel=1e-6)
+
+
+def test_accuracy_is_told_apart_by_masking():
+    mask_id, metric = 4, AccuracyByMasking()
+    #        mask  mask  kept  kept  random  no target
+    shown = [4, 4, 7, 8, 9, 4]
+    labels = [5, 6, 7, 8, 3, -100]
+    hits = [True, False, True, True, False, True]
+    halves = [(slice(0, 2)), slice(2, 6)]
+    for part in halves:
+        metric.update(
+            torch.tensor(shown[part]), torch.tensor(labels[part]), torch.tensor(hits[part]), mask_id
+        )
+    assert metric.compute() == {"mask": 0.5, "random": 0.0, "kept": 1.0}
+
+
+def test_a_kind_that_was_not_there_has_no_accuracy():
+    metric = AccuracyByMasking()
+    metric.update(torch.tensor([4]), torch.tensor([5]), torch.tensor([True]), mask_id=4)
+    assert metric.compute() == {"mask": 1.0}
