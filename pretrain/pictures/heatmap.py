@@ -95,7 +95,8 @@ class HeatMap:
             parts.append(text(left + wide / 2, above, self.column_title, "middle", class_="faint"))
         if self.row_title:
             parts.append(text(left - 8, top - 6, self.row_title, "end", class_="faint"))
-        size = f"{min(12.0, max(side * 0.85, 6.0)):.1f}"
+        smallest = 9.5 if "" in self.rows else 6.0  # where names are left out there is room
+        size = f"{min(12.0, max(side * 0.85, smallest)):.1f}"
         for i, name in enumerate(self.rows):
             y = top + (i + 0.5) * side + 4
             parts.append(text(left - 8, y, _short(name), "end", font_size=size))
