@@ -21,13 +21,15 @@ def run(argv: list[str]) -> None:
     add("--html", type=str | None, help="a page to write, with curves; it needs no server")
     options = parse(parser, argv)
     comparison = compare(load_runs(options.runs))
-    print("\n".join(report(comparison, terminal_width())))
+    lines = report(comparison, terminal_width())
     if options.html is not None:
-        # Here, so that the terminal need not wait for them.
+        # Before anything is printed, as the reader of our output may go. Imported here, so that
+        # the terminal need not wait.
         from pretrain.comparison.page import comparison_page
         from pretrain.data.files import written_whole
 
         page = comparison_page(comparison)
         with written_whole(Path(options.html)) as temporary:
             temporary.write_text(page, encoding="utf-8")
-        print(f"\n{options.html}: {len(page) / 1e6:.2f} MB, open it in a browser.")
+        lines += ["", f"{options.html}: {len(page) / 1e6:.2f} MB, open it in a browser."]
+    print("\n".join(lines))

@@ -13,8 +13,15 @@ _ALIKE = 0.02  # a ratio nearer to 1 is no difference
 class _Cost(NamedTuple):
     key: str
     verb: str
-    what: str
+    both: str
     form: Callable[[float], str]
+
+
+_COSTS = (
+    _Cost("wall_time_s", "took", "both took", numbers.duration),
+    _Cost("tokens_seen", "saw", "both saw", lambda n: f"{numbers.count(n)} tokens"),
+    _Cost("n_parameters", "has", "both have", lambda n: f"{numbers.count(n)} parameters"),
+)
 
 
 def cost_in_words(ranked: Sequence[Run]) -> list[str]:
@@ -24,13 +31,12 @@ def cost_in_words(ranked: Sequence[Run]) -> list[str]:
         ranked: One or more, the best first.
     """
     best, other = ranked[0], ranked[1] if len(ranked) > 1 else None
-    costs = (
-        _Cost("wall_time_s", "took", "time", numbers.duration),
-        _Cost("tokens_seen", "saw", "tokens", lambda n: f"{numbers.count(n)} tokens"),
-        _Cost("n_parameters", "has", "parameters", lambda n: f"{numbers.count(n)} parameters"),
-    )
-    parts = [part for part in (_against(cost, best, other) for cost in costs) if part]
-    return [f"{best.name} {'; it '.join(parts)}."] if parts else []
+    parts = [part for part in (_against(cost, best, other) for cost in _COSTS) if part]
+    if not parts:
+        return []
+    beside = f"Beside {other.name}: " if other is not None else ""
+    said = beside + "; ".join(parts)
+    return [said[0].upper() + said[1:] + "."]
 
 
 def lead_in_words(best: Run, second: Run) -> list[str]:
@@ -57,15 +63,20 @@ def lead_in_words(best: Run, second: Run) -> list[str]:
 
 def _against(cost: _Cost, best: Run, other: Run | None) -> str:
     value = best.figure(cost.key)
+    its = other.figure(cost.key) if other is not None else None
     if not value:
         return ""
-    said = f"{cost.verb} {cost.form(value)}"
-    its = other.figure(cost.key) if other is not None else None
-    if other is None or not its:
+    said = f"it {cost.verb} {cost.form(value)}"
+    if not its:
         return said
     ratio = value / its
     if abs(ratio - 1) <= _ALIKE:
-        return f"{said}, like {other.name}"
-    places = 0 if ratio >= 9.95 else 1
-    share = f"{ratio:.{places}f} times" if ratio >= 1.995 else f"{100 * ratio:.0f} % of"
-    return f"{said}, {share} the {cost.what} of {other.name} ({cost.form(its)})"
+        return f"{cost.both} {cost.form(value)}"
+    return f"{said} against {cost.form(its)} ({_more(ratio)})"
+
+
+def _more(ratio: float) -> str:
+    """``2.2 times``, ``37 % more``, ``20 % less``."""
+    if ratio >= 1.995:
+        return f"{ratio:.0f} times" if ratio >= 9.95 else f"{ratio:.1f} times"
+    return f"{100 * abs(ratio - 1):.0f} % {'more' if ratio > 1 else 'less'}"

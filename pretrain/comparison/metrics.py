@@ -50,8 +50,10 @@ def read_metrics(path: Path) -> Metrics:
                         found.setdefault(name, {})[int(row[0])] = value
     except (OSError, csv.Error):
         pass  # what was read until then
-    series = {name: Series(*map(list, zip(*sorted(v.items()), strict=True)))  # type: ignore[arg-type]
-              for name, v in found.items()}  # fmt: skip
+    series = {}
+    for name, at in found.items():
+        steps = sorted(at)
+        series[name] = Series(steps, [at[step] for step in steps])
     return Metrics(series, last_step)
 
 

@@ -36,9 +36,16 @@ function line(i, attributes) {
 }
 
 function fillKey(place) {
-  const key = svg("svg", { width: 30, height: 10, "aria-hidden": "true" });
-  key.append(line(Number(place.dataset.run), { d: "M1 5H29", "stroke-width": 2.6 }));
-  place.replaceChildren(key);
+  const drawn = svg("svg", { width: 30, height: 10, "aria-hidden": "true" });
+  drawn.append(line(Number(place.dataset.run), { d: "M1 5H29", "stroke-width": 2.6 }));
+  place.replaceChildren(drawn);
+}
+
+function key(i) {
+  const place = html("span", { className: "key" });
+  place.dataset.run = i;
+  fillKey(place);
+  return place;
 }
 
 // ---- figures ----------------------------------------------------------------------------------
@@ -139,6 +146,7 @@ class Chart {
     const caption = html("figcaption", {}, html("span", {}, title, " ", this.note));
     if (this.views.length > 1) caption.append(this.chooser());
     this.figure = html("figure", {}, caption, this.svg, this.tip);
+    this.clip = `clip-${charts.length}`;
     this.listen();
     charts.push(this);
     new ResizeObserver(() => this.draw()).observe(this.figure);
@@ -215,7 +223,6 @@ class Chart {
 
   drawLines() {
     const { box, x, y } = this.scale;
-    this.clip = this.clip || `clip-${charts.length}`;
     const clip = svg("clipPath", { id: this.clip });
     clip.append(svg("rect", { x: box.left, y: box.top - 4, width: box.right - box.left, height: box.bottom - box.top + 8 }));
     const g = svg("g", { "clip-path": `url(#${this.clip})` });
@@ -279,12 +286,9 @@ class Chart {
     rows.sort((a, b) => b.y[b.k] - a.y[a.k]);
     const table = html("table");
     for (const r of rows) {
-      const key = html("span", { className: "key" });
-      key.dataset.run = r.run;
-      fillKey(key);
       const moved = state.axis === "step" ? "" : `step ${r.steps[r.k].toLocaleString("en")}`;
       const raw = r.y === r.raw ? "" : `(${short(r.raw[r.k])})`;
-      table.append(html("tr", {}, html("td", {}, key, data.runs[r.run].name), html("td", {}, html("b", { textContent: short(r.y[r.k]) })),
+      table.append(html("tr", {}, html("td", {}, key(r.run), data.runs[r.run].name), html("td", {}, html("b", { textContent: short(r.y[r.k]) })),
         html("td", { className: "faint", textContent: `${raw} ${moved}`.trim() })));
     }
     this.tip.replaceChildren(html("div", { className: "faint", textContent: `${AXES[state.axis]} ${place(wanted, true)}` }), table);
@@ -317,9 +321,7 @@ function toggle(text, isOn, change, title = "") {
 function toolbar() {
   const bar = document.getElementById("toolbar"), group = (...parts) => bar.append(html("div", { className: "group" }, ...parts));
   if (data.runs.length > 1) group(...data.runs.map((run, i) => {
-    const key = html("span", { className: "key" });
-    key.dataset.run = i;
-    const button = toggle(key, () => !state.hidden.has(i), () => {
+    const button = toggle(key(i), () => !state.hidden.has(i), () => {
       state.hidden.has(i) ? state.hidden.delete(i) : state.hidden.add(i);
       set({});
     }, "Hide or show this run");
@@ -399,6 +401,7 @@ function glance() {
   const corner = document.getElementById("glance");
   if (!chart) { corner.remove(); return; }
   corner.append(new Chart({ ...chart, views: chart.views.slice(0, 1) }, { height: 210, title: chart.name === "val/loss" ? "validation loss" : "training loss", note: "nats" }).figure);
+  corner.append(html("div", { className: "legend" }, ...data.runs.map((run, i) => html("span", {}, key(i), run.name))));
 }
 
 toolbar();

@@ -4,6 +4,7 @@ import base64
 import hashlib
 import html
 import json
+import re
 from collections.abc import Sequence
 from importlib.resources import files
 
@@ -74,7 +75,8 @@ def _heads(comparison: Comparison) -> str:
         badge = ' <span class="badge">best</span>' if run is best else ""
         title = html.escape(str(run.path))
         key = f'<span class="key" data-run="{i}"></span>'
-        cells.append(f'<th scope="col" title="{title}">{key}{html.escape(run.name)}{badge}</th>')
+        name = re.sub(r"([_/.-])", r"\1<wbr>", html.escape(run.name))  # where it may break
+        cells.append(f'<th scope="col" title="{title}">{key}{name}{badge}</th>')
     return "".join(cells)
 
 

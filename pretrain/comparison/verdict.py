@@ -1,5 +1,6 @@
 """Which run is best, by how much and at what cost, in words; or why that can't be said."""
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
@@ -168,7 +169,7 @@ def _settings_in_words(differing: Sequence[Difference]) -> list[str]:
         row = next(row for row in differing if row.key == keys[0])
         return [f"They differ in one setting, {row.key}: {' against '.join(row.values)}."]
     named = [key for key in _TELLING if key in keys] or keys
-    first = [key.rpartition(".")[2] for key in named[:6]]
+    first = [re.sub(r"^(model\.network|model|data|trainer)\.", "", key) for key in named[:6]]
     among = f", among them {_listed(first)}" if len(first) < len(keys) else f": {_listed(first)}"
     return [f"They differ in {len(keys)} settings{among}."]
 
