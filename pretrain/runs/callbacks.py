@@ -19,6 +19,7 @@ from pretrain.runs.checkpoints import KeptCheckpoints, LastCheckpoint, best_chec
 from pretrain.runs.folder import RunFolder
 from pretrain.runs.loggers import SafeWandbLogger, wandb_mode
 from pretrain.runs.metrics_file import MetricsFile
+from pretrain.runs.probe_pictures import ProbePictures
 from pretrain.runs.progress import RunProgress
 from pretrain.runs.run_files import RunFiles
 from pretrain.runs.samples import Samples
@@ -39,7 +40,7 @@ def run_callbacks(
     """Our defaults, then ``given``: one of the same class takes the place of the default."""
     ours: list[Callback] = [
         Throughput(), ForwardProbe(), StepObserver(), LossLevel(), Alerts(SYMPTOMS), schedule,
-        files, card, Samples(),
+        files, card, Samples(), ProbePictures(folder=folder.pictures),
     ]  # fmt: skip
     if show_progress and not any(isinstance(callback, ProgressBar) for callback in given):
         ours.append(RunProgress())

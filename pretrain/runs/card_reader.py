@@ -7,6 +7,10 @@ import time
 from pathlib import Path
 from typing import Any
 
+# After so long without a sign of life a process on another host counts as gone. A validation of the
+# whole split, during which nothing is written, may take some minutes.
+STALE_AFTER_S = 900.0
+
 
 def read_card(path: str | Path) -> dict[str, Any]:
     """The card at ``path`` (the file or its run folder).
@@ -26,10 +30,10 @@ def read_card(path: str | Path) -> dict[str, Any]:
     return card
 
 
-def _is_alive(card: dict[str, Any], stale_after_s: float = 900.0) -> bool:
+def _is_alive(card: dict[str, Any]) -> bool:
     """Whether the card's process still lives; on another host, whether it wrote lately."""
     if card.get("host") != socket.gethostname():
-        return time.time() - card.get("written_at", 0.0) < stale_after_s
+        return time.time() - card.get("written_at", 0.0) < STALE_AFTER_S
     started = process_started(card.get("pid", 0))
     # A number may be used again by another process, so the start has to agree too.
     return started is not None and started == card.get("process_started")

@@ -2,12 +2,13 @@
 
 import os
 import re
+import socket
 import time
 from dataclasses import dataclass
 from pathlib import Path
 
 from pretrain.errors import UserError
-from pretrain.runs.card_reader import read_card
+from pretrain.runs.card_reader import STALE_AFTER_S, read_card
 from pretrain.runs.environment import is_first_rank
 
 # Lightning starts the other ranks by running the command again: a name made from the time would
@@ -213,7 +214,11 @@ def _refuse_running(folder: RunFolder) -> None:
         return
     card = read_card(folder.card)
     if card.get("status") == "running" and card.get("pid") != os.getpid():
+        free = ""
+        if card.get("host") != socket.gethostname():
+            at = time.strftime("%H:%M", time.localtime(card.get("written_at", 0.0) + STALE_AFTER_S))
+            free = f" Should that machine be gone, the run can be gone on with after {at}."
         raise UserError(
             f"{folder.path} is being trained at this moment by process {card['pid']} on "
-            f"{card['host']}: wait for it, or give another --run_name."
+            f"{card['host']}: wait for it, or give another --run_name.{free}"
         )

@@ -1,4 +1,6 @@
+import json
 import os
+import time
 
 import pytest
 
@@ -144,3 +146,12 @@ def test_processes_started_from_outside_need_a_name(tmp_path, monkeypatch):
     monkeypatch.setenv("WORLD_SIZE", "2")
     with pytest.raises(UserError, match="--run_name"):
         plan_run(None, str(tmp_path), "gpt")
+
+
+def test_a_run_of_another_machine_says_when_it_may_be_gone_on_with(tmp_path):
+    card = {"status": "running", "pid": 1, "host": "node7", "written_at": time.time() - 600}
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / "summary.json").write_text(json.dumps(card))
+    later = time.strftime("%H:%M", time.localtime(card["written_at"] + 900))
+    with pytest.raises(UserError, match=rf"on node7: .* can be gone on with after {later}\.$"):
+        plan_run(tmp_path, "run", "recipe", "last")
