@@ -154,4 +154,4 @@ def test_a_run_of_another_machine_says_when_it_may_be_gone_on_with(tmp_path):
     (tmp_path / "run" / "summary.json").write_text(json.dumps(card))
     later = time.strftime("%H:%M", time.localtime(card["written_at"] + 900))
     with pytest.raises(UserError, match=rf"on node7: .* can be gone on with after {later}\.$"):
-        plan_run(tmp_path, "run", "recipe", "last")
+        plan_run("run", str(tmp_path), "recipe", "last")
