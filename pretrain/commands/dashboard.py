@@ -54,6 +54,7 @@ def open_dashboard(folder: Path, port: int | None) -> tuple[Any, str]:
 
     os.environ["TRACKIO_DIR"] = str((folder / FOLDER).absolute())  # read when Trackio is imported
     os.environ.setdefault("TRACKIO_PLOT_ORDER", _ORDER)
+    os.environ.setdefault("TRACKIO_TABLE_TRUNCATE_LENGTH", "1000")  # samples in full
     import trackio
 
     try:

@@ -154,7 +154,7 @@ def _filled(
     hidden = right = 0
     for place, token in enumerate(row, start):
         if place not in guesses:
-            plain.append(token)
+            plain += [] if token == tokenizer.cls_id else [token]
             continue
         truth, guess, probability = guesses[place]
         names = [tokenizer.decode([one]).strip() for one in (truth, guess)]

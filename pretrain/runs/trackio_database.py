@@ -68,11 +68,11 @@ class TrackioDatabase:
         )
 
     def configure(self, run: str, config: Mapping[str, Any]) -> None:
-        """Set the configuration of a run: plain values, nested keys joined by dots."""
+        """Set the configuration of a run: plain values, nested or not."""
         self._write(
             "INSERT OR REPLACE INTO configs (run_id, run_name, config, created_at) "
             "VALUES (?,?,?,?)",
-            (run, run, _json(_flat(config)), _moment(None)),
+            (run, run, _json(config), _moment(None)),
         )
 
     def alert(self, run: str, step: int, title: str, text: str, at: float | None = None) -> None:
@@ -153,24 +153,13 @@ def _moment(at: float | None) -> str:
 
 def _json(items: Mapping[str, Any]) -> str:
     # Without spaces, which Trackio relies on when it looks for what a project holds.
-    plain = {name: _plain(value) for name, value in items.items()}
-    return json.dumps(plain, default=str, separators=(",", ":"))
+    return json.dumps(_plain(items), default=str, separators=(",", ":"))
 
 
 def _plain(value: Any) -> Any:
     """Numbers that JSON does not know, as Trackio writes them."""
+    if isinstance(value, Mapping):
+        return {name: _plain(item) for name, item in value.items()}
     if isinstance(value, float) and not math.isfinite(value):
         return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
     return value
-
-
-def _flat(values: Mapping[str, Any], outer: str = "") -> dict[str, Any]:
-    """``{"a": {"b": 1}}`` as ``{"a.b": 1}``."""
-    flat: dict[str, Any] = {}
-    for name, value in values.items():
-        flat |= (
-            _flat(value, f"{outer}{name}.")
-            if isinstance(value, Mapping) and value
-            else {f"{outer}{name}": value}
-        )
-    return flat

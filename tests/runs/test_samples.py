@@ -1,3 +1,8 @@
+import os
+import subprocess
+import sys
+from pathlib import Path
+
 import pytest
 import torch
 from lightning.pytorch.loggers.logger import DummyLogger
@@ -140,3 +145,16 @@ def test_no_prompt_or_no_token_is_refused():
     for options in ({"prompts": []}, {"n_tokens": 0}):
         with pytest.raises(UserError, match="at least 1 of each"):
             Samples(**options)
+
+
+@pytest.mark.parametrize("strategy", ["ddp", "fsdp2"])
+def test_the_first_of_two_ranks_writes_unless_weights_are_divided(tmp_path, strategy):
+    script = Path(__file__).with_name("two_ranks_with_samples.py")
+    paths = [str(script.parents[1]), str(script.parents[2])]
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(paths)}
+    command = [sys.executable, str(script), str(tmp_path), strategy]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr[-2000:]
+    steps = [sample["step"] for sample in read(RunFolder(tmp_path).samples)]
+    assert steps == ([] if strategy == "fsdp2" else [2, 2, 4, 4])
+    assert ("No samples are written" in done.stdout + done.stderr) == (strategy == "fsdp2")

@@ -40,7 +40,7 @@ def test_a_run_is_read_from_its_own_files(run, tmp_path):
         ("one", 100, {"train/loss": "Infinity"}),
         ("one", 50, {"samples/texts": table}),
     ]
-    assert json.loads(held(tmp_path, "configs", "config")[0][0]) == {"model.lr": 0.02}
+    assert json.loads(held(tmp_path, "configs", "config")[0][0]) == {"model": {"lr": 0.02}}
     assert held(tmp_path, "alerts", "title, text, step") == [("Heads alike", "Two heads.", 50)]
 
 

@@ -69,7 +69,7 @@ def test_trackio_reads_series_configuration_alerts_tables_and_pictures(start, tm
     file = tmp_path / FOLDER / "media" / picture["pictures/entropy"]["file_path"]
     assert "<svg></svg>" in file.read_text()
     assert final["final/val/loss"] == 1.25
-    assert held["config"] == {"model.network.n_layers": 4, "model.betas": [0.8, 0.95]}
+    assert held["config"] == {"model": {"network": {"n_layers": 4}, "betas": [0.8, 0.95]}}
     (alert,) = held["alerts"]
     assert (alert["title"], alert["run"], alert["step"]) == ("Heads alike", "one", 10)
     assert {name for name, is_there in held["tabs"].items() if is_there} == {
