@@ -41,7 +41,7 @@ def read_metrics(path: Path) -> Metrics:
             reader = csv.reader(_whole_lines(file))
             columns = next(reader, [])
             for row in reader:
-                if len(row) != len(columns) or not row[0].isdecimal():
+                if not row or len(row) != len(columns) or not row[0].isdecimal():
                     continue
                 last_step = max(last_step, int(row[0]))
                 for name, cell in zip(columns[1:], row[1:], strict=True):

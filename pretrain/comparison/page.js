@@ -117,7 +117,9 @@ function smoothed(values, beta) {
   });
 }
 
-function curves(view) {
+// Validation is measured on the same text each time: an average over the steps would only lag.
+function curves(view, name) {
+  const beta = name.startsWith("val/") ? 0 : state.smooth;
   return view.series.flatMap((series, run) => {
     if (!series || state.hidden.has(run)) return [];
     const [table, raw] = series, kept = [];
@@ -126,7 +128,7 @@ function curves(view) {
       if (Number.isFinite(x) && !(state.logX && x <= 0)) kept.push([x, raw[k], step]);
     });
     const ys = kept.map((p) => p[1]);
-    const y = state.smooth && ys.length > 2 ? smoothed(ys, state.smooth) : ys;
+    const y = beta && ys.length > 2 ? smoothed(ys, beta) : ys;
     return kept.length ? [{ run, x: kept.map((p) => p[0]), steps: kept.map((p) => p[2]), raw: ys, y }] : [];
   });
 }
@@ -135,6 +137,7 @@ function curves(view) {
 
 class Chart {
   constructor(chart, { height = 220, title = chart.name, note = "" } = {}) {
+    this.metric = chart.name;
     this.views = chart.views;
     this.view = this.views[0];
     this.height = height;
@@ -177,7 +180,7 @@ class Chart {
     else { y1 += pad; y0 = y0 >= 0 && y0 < pad ? 0 : y0 - pad; if (y0 === 0 && y1 === pad) y1 = 1; }
     const box = { left: 50, right: width - 12, top: 8, bottom: this.height - 24 };
     const map = (a, b, from, to, log) => {
-      const f = log ? Math.log : (v) => v;
+      const f = log ? (v) => Math.log(Math.max(v, 1e-300)) : (v) => v; // what is 0 lies far below
       return (v) => from + ((f(v) - f(a)) / (f(b) - f(a))) * (to - from);
     };
     return { x0, x1, y0, y1, logX, logY, box, x: map(x0, x1, box.left, box.right, logX),
@@ -188,7 +191,7 @@ class Chart {
     const width = this.figure.clientWidth;
     if (!width) return;
     this.svg.setAttribute("viewBox", `0 0 ${width} ${this.height}`);
-    this.lines = curves(this.view);
+    this.lines = curves(this.view, this.metric);
     this.scale = this.lines.length ? this.scales(this.lines, width) : null;
     this.tip.hidden = true;
     const title = this.svg.firstChild;
@@ -334,7 +337,7 @@ function toolbar() {
   const slider = html("input", { type: "range", min: 0, max: 0.98, step: 0.02, value: 0, ariaLabel: "Smoothing" }), shown = html("output");
   slider.oninput = () => set({ smooth: Number(slider.value) });
   marks.push(() => { shown.textContent = state.smooth ? state.smooth.toFixed(2) : "off"; });
-  group(html("label", { className: "group" }, "smoothing ", slider), shown);
+  group(html("label", { className: "group", title: "Exponential average; validation curves stay as measured" }, "smoothing ", slider), shown);
   group(toggle("log x", () => state.logX, () => set({ logX: !state.logX, zoom: null })), toggle("log y", () => state.logY, () => set({ logY: !state.logY })));
   const reset = html("button", { type: "button", textContent: "reset zoom", title: "Drag over a chart to zoom; a double click resets too" });
   reset.onclick = () => set({ zoom: null });

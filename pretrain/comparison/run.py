@@ -58,7 +58,8 @@ class Run:
     def alerts(self) -> list[Mapping[str, Any]]:
         """The card's alerts; none in cards from before there were alerts."""
         alerts = self.card.get("alerts")
-        return [one for one in alerts if isinstance(one, Mapping)] if alerts else []
+        listed = alerts if isinstance(alerts, list) else []
+        return [one for one in listed if isinstance(one, Mapping)]
 
     def figure(self, key: str) -> float | None:
         """A number of the card; None where it is not known."""
