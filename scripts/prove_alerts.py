@@ -112,8 +112,8 @@ def spread_biases(task: Any) -> None:
         block.feed_forward.up.bias.uniform_(-0.1, 0.1)
 
 
-RELU_LR = 0.05
-RELU = {**PLAIN, "qk_norm": True, "activation": "relu", "init": "kaiming"}
+RELU_LR = 0.1
+RELU = {**PLAIN, "qk_norm": True, "activation": "relu", "init": "kaiming", "d_ff": 128}
 SICKNESSES = {
     "healthy GPT": Sickness(None),
     "healthy BERT": Sickness(None, masked=True),
@@ -125,7 +125,7 @@ SICKNESSES = {
     ),
     "ReLU with zero biases, large learning rate": Sickness(
         "relus_dying", ("updates_too_large", "gradient_spikes", "loss_stuck_at_unigram"),
-        network=RELU, lr=RELU_LR, optimizer=ADAMW,
+        network=RELU, lr=RELU_LR, optimizer=ADAMW, warmup=10,
     ),
     "Post-LN, warm-up too short": Sickness(
         "loss_stuck_at_unigram", ("attention_uniform", "wasted_heads"),
@@ -204,7 +204,7 @@ def fit(sickness: Sickness, text: Path, n_steps: int, alerts: Alerts) -> pl.Trai
         log_every_n_steps=EVERY, val_check_interval=5 * EVERY, check_val_every_n_epoch=None,
         limit_val_batches=2, num_sanity_val_steps=0, gradient_clip_val=1.0,
         callbacks=[
-            ForwardProbe(EVERY, window=20), StepObserver(EVERY), LossLevel(EVERY), alerts,
+            ForwardProbe(EVERY, window=16), StepObserver(EVERY), LossLevel(EVERY), alerts,
         ],
     )  # fmt: skip
     loader = data(
@@ -231,7 +231,7 @@ def compare_biases(text: Path, n_steps: int) -> dict[str, float]:
     """The mean dead share at the end of the sick ReLU training, and with biases in ±0.1."""
     shares = {}
     for name, harm in (("0", lambda task: None), ("±0.1", spread_biases)):
-        sickness = Sickness(None, network=RELU, lr=RELU_LR, optimizer=ADAMW, harm=harm)
+        sickness = Sickness(None, network=RELU, lr=RELU_LR, optimizer=ADAMW, warmup=10, harm=harm)
         metrics = fit(sickness, text, n_steps, Alerts(())).callback_metrics
         dead = [float(metrics[f"ffn/dead_share/layer_{layer}"]) for layer in range(2)]
         shares[name] = sum(dead) / len(dead)

@@ -23,7 +23,7 @@ class DeadUnitsView:
         Symptom(
             name="relus_dying",
             series="ffn/dead_share",
-            high=0.2,
+            high=0.1,
             patience=2,
             enough=("ffn/dead_window_tokens", ENOUGH_TOKENS),
             seen="up to {value:.0%} of the feed-forward units were active for no token",
