@@ -10,6 +10,8 @@ from pretrain.comparison.run import Run
 
 BUDGET = 1_500_000  # characters of JSON; the page has to stay under 2 MB
 _POINTS = (1000, 500, 250, 120, 60, 30, 16)  # per curve
+_LOSSES = ("val/loss", "train/loss")  # have up to the first of these, as far as they get along
+_CHARACTERS = 16  # of a step and its value
 _IN_LAYER = re.compile(r"(.+?)/layer_(\d+)(?:/head_\d+)?(.*)")
 _WHOLE = "network"
 
@@ -23,19 +25,20 @@ def page_data(runs: Sequence[Run], budget: int = BUDGET) -> tuple[dict[str, Any]
     """
     charts = _charts([run.metrics for run in runs])
     for points in _POINTS:
-        data = _written(runs, charts, points)
-        if _size(data) <= budget:
-            return data, None
-    left_out = 0
-    while len(charts) > 2 and _size(data) > budget:
-        largest = max(range(2, len(charts)), key=lambda i: len(charts[i][1]))
-        if len(charts[largest][1]) > 1:  # of many layers their summary stays
-            charts[largest] = (charts[largest][0], dict([next(iter(charts[largest][1].items()))]))
+        if _size(charts, points, budget) <= budget:
+            return _written(runs, charts, points, budget), None
+    while _size(charts, _POINTS[-1], budget) > budget:
+        others = [i for i, (name, _) in enumerate(charts) if name not in _LOSSES]
+        if not others:
+            break
+        largest = max(others, key=lambda i: len(charts[i][1]))
+        name, views = charts[largest]
+        if len(views) > 1:  # of many layers their summary stays
+            charts[largest] = (name, dict([next(iter(views.items()))]))
         else:
-            charts.pop()
-        left_out += 1
-        data = _written(runs, charts, _POINTS[-1])
-    return data, "Some curves of single layers are left out, so that the page stays small."
+            charts.pop(largest)
+    note = "Some curves, of single layers first, are left out, so that the page stays small."
+    return _written(runs, charts, _POINTS[-1], budget), note
 
 
 def thinned(series: Series, n: int) -> Series:
@@ -47,8 +50,8 @@ def thinned(series: Series, n: int) -> Series:
     kept = {0, length - 1}
     for i in range(stretches):
         part = inner[i * len(inner) // stretches : (i + 1) * len(inner) // stretches]
-        kept.add(min(part, key=lambda k: series.values[k]))
-        kept.add(max(part, key=lambda k: series.values[k]))
+        values = series.values[part.start : part.stop]
+        kept |= {part.start + values.index(min(values)), part.start + values.index(max(values))}
     order = sorted(kept)
     return Series([series.steps[k] for k in order], [series.values[k] for k in order])
 
@@ -85,6 +88,10 @@ def _over(group: Sequence[Series], rule: Any) -> Series:
     """``rule`` over the values of each step."""
     if len(group) == 1:
         return group[0]
+    if all(series.steps == group[0].steps for series in group):
+        return Series(
+            group[0].steps, [rule(at) for at in zip(*(s.values for s in group), strict=True)]
+        )
     at: dict[int, list[float]] = {}
     for series in group:
         for step, value in zip(*series, strict=True):
@@ -100,7 +107,7 @@ def _charts(metrics: Sequence[Metrics]) -> list[_Chart]:
     """Per family its views, each with one series a run; both losses first."""
     families = [views_of(one) for one in metrics]
     names = sorted({name for views in families for name in views if not name.startswith("final/")})
-    names.sort(key=lambda name: {"val/loss": 0, "train/loss": 1}.get(name, 2))
+    names.sort(key=lambda name: _LOSSES.index(name) if name in _LOSSES else len(_LOSSES))
     charts: list[_Chart] = []
     for name in names:
         # The deepest run knows all layers of the others, in the right order.
@@ -109,21 +116,34 @@ def _charts(metrics: Sequence[Metrics]) -> list[_Chart]:
     return charts
 
 
-def _written(runs: Sequence[Run], charts: Sequence[_Chart], points: int) -> dict[str, Any]:
-    """The data with at most ``points`` points a curve; the same steps are written once."""
+def _points(name: str, n_runs: int, points: int, budget: int) -> int:
+    """How many points a curve of this chart may have: losses take a fifth of all at most."""
+    if name not in _LOSSES:
+        return points
+    room = budget // (5 * len(_LOSSES) * n_runs * _CHARACTERS)
+    return max(min(_POINTS[0], room), points, _POINTS[-1])
+
+
+def _written(
+    runs: Sequence[Run], charts: Sequence[_Chart], points: int, budget: int
+) -> dict[str, Any]:
+    """The data, thinned out; the same steps are written once."""
     tables: dict[tuple[int, ...], int] = {}
 
-    def curve(series: Series | None) -> list[Any] | None:
+    def curve(name: str, series: Series | None) -> list[Any] | None:
         if series is None:
             return None
-        steps, values = thinned(series, points)
+        steps, values = thinned(series, _points(name, len(runs), points, budget))
         table = tables.setdefault(tuple(steps), len(tables))
         return [table, [float(f"{value:.5g}") for value in values]]
 
     written = [
         {
             "name": name,
-            "views": [{"name": v, "series": [*map(curve, each)]} for v, each in views.items()],
+            "views": [
+                {"name": view, "series": [curve(name, series) for series in each]}
+                for view, each in views.items()
+            ],
         }
         for name, views in charts
     ]
@@ -146,10 +166,12 @@ def _clock(metrics: Metrics, points: int = 200) -> dict[str, list[float] | None]
     }
 
 
-def _size(data: dict[str, Any]) -> int:
-    """About how many characters the JSON has."""
-    curves = (
-        series for chart in data["charts"] for view in chart["views"] for series in view["series"]
+def _size(charts: Sequence[_Chart], points: int, budget: int) -> int:
+    """At most about how many characters of JSON the charts become."""
+    return sum(
+        10 + _CHARACTERS * min(len(series.steps), _points(name, len(each), points, budget))
+        for name, views in charts
+        for each in views.values()
+        for series in each
+        if series is not None
     )
-    values = sum(10 + 9 * len(series[1]) for series in curves if series is not None)
-    return values + sum(7 * len(steps) for steps in data["steps"]) + 5000 * len(data["runs"])

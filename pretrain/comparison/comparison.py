@@ -30,15 +30,23 @@ class Comparison:
 
 def compare(runs: Sequence[Run]) -> Comparison:
     """Set one or more runs beside each other."""
-    verdict = judge(runs, differences([_all_settings(run) for run in runs]))
-    settings = [_all_settings(run) for run in verdict.runs]
-    return Comparison(verdict, result_rows(verdict.runs, verdict.same_task), differences(settings))
+    verdict = judge(runs, _differences(runs))
+    rows = result_rows(verdict.runs, verdict.same_task, verdict.same_text)
+    return Comparison(verdict, rows, _differences(verdict.runs))
 
 
-def _all_settings(run: Run) -> Mapping[str, Any]:
-    """The configuration, and where it was run."""
+def _differences(runs: Sequence[Run]) -> list[Difference]:
+    """In the configurations, then in where they were run."""
+    return [
+        *differences([run.settings for run in runs]),
+        *differences([_environment(run) for run in runs]),
+    ]
+
+
+def _environment(run: Run) -> Mapping[str, Any]:
+    """What the card tells of the machine and the code."""
     versions = run.card.get("versions")
     known = {name: run.card[name] for name in _ENVIRONMENT if run.card.get(name) is not None}
     if isinstance(versions, Mapping):
         known |= {f"versions.{name}": version for name, version in versions.items()}
-    return {**run.settings, **{f"environment.{name}": value for name, value in known.items()}}
+    return {f"environment.{name}": value for name, value in known.items()}

@@ -54,14 +54,18 @@ def flatten(config: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def differences(settings: Sequence[Mapping[str, Any]]) -> list[Difference]:
-    """The keys that do not say the same in all of ``settings``, the model's first."""
+    """The keys that do not say the same in all of ``settings``, the model's first.
+
+    An empty one is not known: its cells are ``MISSING``, and alone they make no difference.
+    """
     keys = list(dict.fromkeys(key for one in settings for key in one if key not in _PLACE))
     keys.sort(key=_rank)
     rows = (
         Difference(key, tuple(in_words(one[key]) if key in one else MISSING for one in settings))
         for key in keys
     )
-    return [row for row in rows if len(set(row.values)) > 1]
+    known = [i for i, one in enumerate(settings) if one]
+    return [row for row in rows if len({row.values[i] for i in known}) > 1]
 
 
 def in_words(value: Any) -> str:

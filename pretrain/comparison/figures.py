@@ -20,6 +20,7 @@ class Figure:
         better: -1 where less is better, 1 where more is, 0 where neither is.
         needs_same_task: Whether it says which run is better only where the runs predict the same
             tokens of the same text.
+        needs_same_text: The same, whatever the tokens.
     """
 
     key: str
@@ -27,13 +28,14 @@ class Figure:
     form: Callable[[float], str]
     better: int = 0
     needs_same_task: bool = False
+    needs_same_text: bool = False
 
 
 FIGURES = (
     Figure("val_loss_nats", "validation loss, final, whole split (nats)", numbers.nats, -1, True),
     Figure("best_val_loss_nats", "best validation loss on the way (nats)", numbers.nats, -1, True),
     Figure("val_perplexity", "perplexity", lambda value: f"{value:,.2f}", -1, True),
-    Figure("val_bits_per_byte", "bits per byte", numbers.nats, -1),
+    Figure("val_bits_per_byte", "bits per byte", numbers.nats, -1, False, True),
     Figure("val_masked_accuracy", "masked tokens right", numbers.percent, 1, True),
     Figure("val_accuracy", "accuracy", numbers.percent, 1, True),
     Figure("val_f1", "F1", numbers.nats, 1, True),
@@ -60,12 +62,13 @@ class Row:
     best: int | None = None
 
 
-def result_rows(runs: Sequence[Run], same_task: bool) -> list[Row]:
+def result_rows(runs: Sequence[Run], same_task: bool, same_text: bool) -> list[Row]:
     """The table of results; figures that no run has are left out.
 
     Args:
         runs: One column each.
         same_task: Whether the runs' losses may be set against each other.
+        same_text: Whether their bits per byte may.
     """
     rows = [Row("status", [run.status for run in runs])]
     for figure in FIGURES:
@@ -73,7 +76,11 @@ def result_rows(runs: Sequence[Run], same_task: bool) -> list[Row]:
         if all(value is None for value in values):
             continue
         cells = [UNKNOWN if value is None else figure.form(value) for value in values]
-        says_better = figure.better and (same_task or not figure.needs_same_task)
+        says_better = (
+            figure.better
+            and (same_task or not figure.needs_same_task)
+            and (same_text or not figure.needs_same_text)
+        )
         rows.append(Row(figure.title, cells, _best(values, figure.better) if says_better else None))
     rows.append(Row("alerts", [alerts_in_short(run) for run in runs]))
     return rows

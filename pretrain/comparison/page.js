@@ -74,7 +74,7 @@ function place(x, exactly) {
 function ticks(low, high, n, isTime) {
   const raw = (high - low) / n;
   let step = 10 ** Math.floor(Math.log10(raw));
-  step *= [1, 2, 5, 10].find((m) => step * m >= raw);
+  step *= [1, 2, 2.5, 5, 10].find((m) => step * m >= raw * 0.99);
   if (isTime && raw > 0.5) {
     const nice = [1, 2, 5, 10, 20, 30, 60, 120, 300, 600, 1200, 1800, 3600, 7200, 14400, 21600, 43200, 86400];
     step = nice.find((s) => s >= raw) || Math.ceil(raw / 86400) * 86400;
@@ -208,7 +208,7 @@ class Chart {
 
   drawAxes() {
     const { box, x0, x1, y0, y1, logX, logY, x, y } = this.scale, g = svg("g");
-    const across = Math.max(Math.floor((box.right - box.left) / 95), 2), up = Math.max(Math.floor(this.height / 48), 2);
+    const across = Math.max(Math.floor((box.right - box.left) / 95), 2), up = Math.max(Math.floor(this.height / 42), 2);
     for (const value of logY ? logTicks(y0, y1, up) : ticks(y0, y1, up, false)) {
       g.append(svg("path", { class: "axis", d: `M${box.left} ${y(value)}H${box.right}` }));
       g.append(svg("text", { x: box.left - 6, y: y(value) + 4, "text-anchor": "end" }, short(value)));

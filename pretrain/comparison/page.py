@@ -55,14 +55,19 @@ def _part(name: str) -> str:
     return files("pretrain.comparison").joinpath(name).read_text("utf-8")
 
 
+def _words(text: str) -> str:
+    """A sentence; a number and its unit stay on one line."""
+    return re.sub(r"(\d) (%|nats)", r"\1&nbsp;\2", html.escape(text))
+
+
 def _verdict(comparison: Comparison) -> str:
     verdict = comparison.verdict
-    said = "".join(f"<li>{html.escape(one)}</li>" for one in verdict.sentences)
-    warned = "".join(f'<p class="caution">{html.escape(one)}</p>' for one in verdict.cautions)
+    said = "".join(f"<li>{_words(one)}</li>" for one in verdict.sentences)
+    warned = "".join(f'<p class="caution">{_words(one)}</p>' for one in verdict.cautions)
     kind = "Run" if len(verdict.runs) == 1 else "Verdict"
     return (
         f'<header><div class="words"><p class="kind">{kind}</p>'
-        f"<h1>{html.escape(verdict.headline)}</h1><ul>{said}</ul>{warned}</div>"
+        f"<h1>{_words(verdict.headline)}</h1><ul>{said}</ul>{warned}</div>"
         '<div id="glance"></div></header>\n'
     )
 

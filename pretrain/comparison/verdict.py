@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from pretrain.comparison import numbers
 from pretrain.comparison.comparability import (
@@ -44,6 +44,7 @@ class Verdict:
         runs: All runs, the best first where they can be ranked.
         best: The best run; None where none can be named.
         same_task: Whether losses and accuracies may be set against each other.
+        same_text: Whether bits per byte may.
     """
 
     headline: str
@@ -52,6 +53,7 @@ class Verdict:
     cautions: list[str] = field(default_factory=list)
     best: Run | None = None
     same_task: bool = True
+    same_text: bool = True
 
 
 def judge(runs: Sequence[Run], differing: Sequence[Difference]) -> Verdict:
@@ -70,11 +72,13 @@ def judge(runs: Sequence[Run], differing: Sequence[Difference]) -> Verdict:
         verdict = _on_other_texts(runs) if Aspect.TEXT in seen.differing else _ranked(runs, BITS)
     else:
         verdict = _apart(runs, seen)
-    if len(runs) > 1:
+    if len(runs) > 1 and not seen.unknown:
         verdict.sentences.extend(_settings_in_words(differing))
-    cautions = [*_about_task(seen, verdict), *_about_runs(verdict.runs)]
-    return Verdict(
-        verdict.headline, verdict.runs, verdict.sentences, cautions, verdict.best, seen.losses
+    return replace(
+        verdict,
+        cautions=[*_about_task(seen, verdict), *_about_runs(verdict.runs)],
+        same_task=seen.losses,
+        same_text=seen.bits_per_byte and Aspect.TEXT not in seen.differing,
     )
 
 

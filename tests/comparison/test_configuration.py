@@ -39,6 +39,11 @@ def test_only_what_differs_is_told_the_model_first():
     assert rows[2].values == ("1", "2", "2")
 
 
+def test_a_configuration_that_is_not_known_makes_no_difference():
+    rows = differences([{"a": 1, "b": 1}, {"a": 1, "b": 2}, {}])
+    assert rows == [("b", ("1", "2", MISSING))]
+
+
 @pytest.mark.parametrize(
     ("value", "text"),
     [(None, "null"), (True, "true"), ([0.8, 0.95], "[0.8, 0.95]"), (2000, "2000"), ("", '""'),

@@ -80,9 +80,10 @@ def test_tokenizers_are_compared_by_what_they_are(tmp_path):
 
 def test_bits_per_byte_of_different_texts_make_no_winner(tmp_path):
     paths = [finished(tmp_path / s, 2.0, source=s) for s in ("a", "b")]
-    verdict = _verdict(*paths)
-    assert verdict.headline.startswith("On different validation texts, no run is best.")
-    assert verdict.best is None
+    comparison = compare(load_runs([str(path) for path in paths]))
+    assert comparison.verdict.headline.startswith("On different validation texts, no run is best.")
+    assert comparison.verdict.best is None
+    assert all(row.best is None for row in comparison.results)
 
 
 def test_of_mixed_runs_those_alike_are_compared(tmp_path):
