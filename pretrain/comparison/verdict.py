@@ -110,36 +110,41 @@ def _overfitting(run: Run) -> list[str]:
 
 
 def _ranked(runs: Sequence[Run], measure: str) -> Verdict:
-    known = sorted(
-        (run for run in runs if run.figure(measure) is not None),
-        key=lambda run: run.figure(measure) or 0.0,
-    )
-    order = [*known, *(run for run in runs if run.figure(measure) is None)]
+    known = [(value, run) for run in runs if (value := run.figure(measure)) is not None]
+    known.sort(key=lambda pair: pair[0])
+    ranked = [run for _, run in known]
+    order = [*ranked, *(run for run in runs if run not in ranked)]
     if not known:
         return Verdict("No run has a validation loss yet.", order)
-    best = known[0]
-    low = best.figure(measure) or 0.0
+    low, best = known[0]
     if len(known) == 1:
         said = f"Only {best.name} has a validation loss: {low:.3f} nats."
-        return Verdict(said, order, cost_in_words(known), [], None)
-    second, value = known[1], known[1].figure(measure) or 0.0
-    gap = value - low
-    if gap <= _CLOSE * value:
-        equal = [run for run in known if (run.figure(measure) or 0.0) * (1 - _CLOSE) <= low]
-        names = _listed([run.name for run in equal])
-        top = equal[-1].figure(measure) or 0.0
-        headline = f"{names} are as good as equal: {low:.3f} to {top:.3f} {_MEASURES[measure]}."
-        sentences = ["Another seed may turn the order round."]
-        if len(equal) < len(known):
-            rest = known[len(equal)]
-            sentences.append(f"Next is {rest.name} with {rest.figure(measure):.3f}.")
-        return Verdict(headline, order, [*sentences, *cost_in_words(known)], [], best)
+        return Verdict(said, order, cost_in_words(ranked))
+    value, second = known[1]
+    if value - low <= _CLOSE * value:
+        return Verdict(*_equal(known, measure, order))
     headline = (
-        f"{best.name} is best: {low:.3f} {_MEASURES[measure]}, {gap:.3f} "
-        f"({100 * gap / value:.0f} %) below {second.name}."
+        f"{best.name} is best: {low:.3f} {_MEASURES[measure]}, {value - low:.3f} "
+        f"({100 * (value - low) / value:.0f} %) below {second.name}."
     )
     lead = lead_in_words(best, second) if measure != BITS else []
-    return Verdict(headline, order, [*lead, *cost_in_words(known)], [], best)
+    return Verdict(headline, order, [*lead, *cost_in_words(ranked)], best=best)
+
+
+def _equal(
+    known: Sequence[tuple[float, Run]], measure: str, order: list[Run]
+) -> tuple[str, list[Run], list[str]]:
+    """Headline, order and sentences where the first runs are too near to each other."""
+    low = known[0][0]
+    equal = [(value, run) for value, run in known if value * (1 - _CLOSE) <= low]
+    names = _listed([run.name for _, run in equal])
+    headline = (
+        f"{names} are as good as equal: {low:.3f} to {equal[-1][0]:.3f} {_MEASURES[measure]}."
+    )
+    sentences = ["Another seed may turn the order round."]
+    for value, run in known[len(equal) :][:1]:
+        sentences.append(f"Next is {run.name} with {value:.3f}.")
+    return headline, order, [*sentences, *cost_in_words([run for _, run in known])]
 
 
 def _on_other_texts(runs: Sequence[Run]) -> Verdict:
