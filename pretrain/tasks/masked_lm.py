@@ -22,25 +22,26 @@ class MaskedLM(LanguageModel):
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self.by_masking = AccuracyByMasking()
+        self._mask_id: int | None = None
+
+    def setup(self, stage: str) -> None:
+        """Learn from the DataModule's tokenizer, if there is one, which id hides a token."""
+        super().setup(stage)
+        data = getattr(self.trainer, "datamodule", None)
+        self._mask_id = getattr(getattr(data, "tokenizer", None), "mask_id", None)
 
     def scores(self, batch: Batch) -> ScoreSums:
         """As for every language model; hits are counted by masking as well."""
         sums = super().scores(batch)
-        mask_id = self._mask_id()
-        if mask_id is not None and sums.hits is not None:
+        if self._mask_id is not None and sums.hits is not None:
             shown = batch["input_ids"].flatten()[batch["masked_positions"]]
-            self.by_masking.update(shown, batch["labels"], sums.hits, mask_id)
+            self.by_masking.update(shown, batch["labels"], sums.hits, self._mask_id)
         return sums
 
     def _figures(self) -> dict[str, float]:
         figures, kinds = super()._figures(), self.by_masking.compute()
         self.by_masking.reset()
         return {**figures, **{f"masked_accuracy/{kind}": share for kind, share in kinds.items()}}
-
-    def _mask_id(self) -> int | None:
-        """Of the DataModule's tokenizer; None where there is none."""
-        data = None if self._trainer is None else self.trainer.datamodule  # type: ignore[attr-defined]
-        return getattr(getattr(data, "tokenizer", None), "mask_id", None)
 
     def target_states(self, batch: Batch) -> tuple[Tensor, Tensor]:
         """The states at ``masked_positions`` ``(capacity,)``, gathered to a fixed shape."""
