@@ -56,6 +56,8 @@ class MetricsFile(Logger):
     @rank_zero_only
     def log_metrics(self, metrics: dict[str, float], step: int | None = None) -> None:
         """Add ``metrics`` to the row of ``step``."""
+        if self._columns is None:
+            self._columns = self._take_up(step)
         is_same = bool(self._row) and self._row[STEP] == step
         self._row = {**(self._row if is_same else {}), STEP: step, **metrics}
         self._make_columns()
@@ -65,10 +67,20 @@ class MetricsFile(Logger):
             self._row_start = file.seek(0, os.SEEK_END)
             csv.DictWriter(file, self._columns or ()).writerow(self._row)
 
+    def _take_up(self, step: int | None) -> list[str]:
+        """The columns that are there; a last row of ``step`` is one to add to.
+
+        A run that goes on may repeat the validation at the step that it goes on from.
+        """
+        columns, rows = read_rows(self.path)
+        if rows and rows[-1][STEP] == str(step):
+            self._row = {name: value for name, value in rows.pop().items() if value} | {STEP: step}
+            _write(self.path, columns, rows)
+            self._row_start = self.path.stat().st_size
+        return columns
+
     def _make_columns(self) -> None:
         """Make the file, or a column for what is logged for the first time."""
-        if self._columns is None:
-            self._columns = read_rows(self.path)[0]
         if self._columns and not self._row.keys() - set(self._columns):
             return
         rows = read_rows(self.path)[1]

@@ -68,3 +68,19 @@ def test_a_row_cut_short_by_a_crash_is_dropped(tmp_path):
 def test_cutting_a_file_that_is_not_there_does_nothing(tmp_path):
     cut_back(tmp_path / "metrics.csv", 0)
     assert not (tmp_path / "metrics.csv").exists()
+
+
+def test_a_second_start_adds_to_the_row_of_the_step_that_it_goes_on_from(tmp_path):
+    path = tmp_path / "metrics.csv"
+    first = MetricsFile(path)
+    first.log_metrics({"a": 1.0}, step=1)
+    first.log_metrics({"a": 2.0, "val/loss": 5.0}, step=2)
+    second = MetricsFile(path)
+    second.log_metrics({"val/loss": 4.0}, step=2)
+    second.log_metrics({"b": 7.0}, step=2)
+    second.log_metrics({"a": 3.0}, step=3)
+    assert _rows(path) == [
+        {"step": "1", "a": "1.0", "b": "", "val/loss": ""},
+        {"step": "2", "a": "2.0", "b": "7.0", "val/loss": "4.0"},
+        {"step": "3", "a": "3.0", "b": "", "val/loss": ""},
+    ]
