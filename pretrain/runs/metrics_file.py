@@ -28,7 +28,8 @@ class MetricsFile(Logger):
     def __init__(self, path: Path) -> None:
         super().__init__()
         self.path = path
-        self._columns: list[str] | None = None
+        self._columns: list[str] = []
+        self._is_open = False
         self._row: dict[str, Any] = {}
         self._row_start = 0  # where the last row begins in the file
 
@@ -56,8 +57,8 @@ class MetricsFile(Logger):
     @rank_zero_only
     def log_metrics(self, metrics: dict[str, float], step: int | None = None) -> None:
         """Add ``metrics`` to the row of ``step``."""
-        if self._columns is None:
-            self._columns = self._take_up(step)
+        if not self._is_open:
+            self._columns, self._is_open = self._take_up(step), True
         is_same = bool(self._row) and self._row[STEP] == step
         self._row = {**(self._row if is_same else {}), STEP: step, **metrics}
         self._make_columns()
@@ -65,7 +66,7 @@ class MetricsFile(Logger):
             if is_same:
                 file.truncate(self._row_start)
             self._row_start = file.seek(0, os.SEEK_END)
-            csv.DictWriter(file, self._columns or ()).writerow(self._row)
+            csv.DictWriter(file, self._columns).writerow(self._row)
 
     def _take_up(self, step: int | None) -> list[str]:
         """The columns that are there; a last row of ``step`` is one to add to.
