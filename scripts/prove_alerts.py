@@ -124,14 +124,14 @@ SICKNESSES = {
         harm=without_scaling,
     ),
     "ReLU with zero biases, large learning rate": Sickness(
-        "relus_dying", ("updates_too_large", "gradient_spikes", "loss_stuck_at_unigram"),
+        "units_dying", ("updates_too_large", "gradient_spikes", "loss_stuck_at_unigram"),
         network=RELU, lr=RELU_LR, optimizer=ADAMW, warmup=10,
     ),
     "Post-LN, warm-up too short": Sickness(
-        "loss_stuck_at_unigram", ("attention_uniform", "wasted_heads"),
+        "loss_stuck_at_unigram", ("units_dying", "heads_alike", "gradient_spikes"),
         network={**PLAIN, "norm_position": "post", "activation": "gelu", "init": "normal",
                  "n_layers": 6},
-        lr=2e-3, optimizer=ADAMW, warmup=2, masked=True,
+        lr=1e-2, optimizer=ADAMW, warmup=2, masked=True,
     ),
     "norm in float16, epsilon too small": Sickness(
         "norm_input_vanishing", network={**PLAIN, "init": "normal"}, lr=1e-3, optimizer=ADAMW,
@@ -142,7 +142,7 @@ SICKNESSES = {
     "heads initialised alike": Sickness("heads_alike", harm=copy_heads),
     "learning rate × 100": Sickness(
         "updates_too_large",
-        ("gradient_spikes", "relus_dying", "loss_stuck_at_unigram", "attention_saturated",
+        ("gradient_spikes", "units_dying", "loss_stuck_at_unigram", "attention_saturated",
          "attention_uniform", "wasted_heads", "heads_alike", "attention_logits_large"),
         network={**PLAIN, "init": "normal"}, lr=0.1, optimizer=ADAMW,
     ),

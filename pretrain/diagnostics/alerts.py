@@ -39,8 +39,9 @@ class Alert:
     def text(self) -> str:
         """All of it, in three sentences."""
         where = f" in {self.where}" if self.where else ""
+        seen = self.seen[0].upper() + self.seen[1:]
         return (
-            f"{self.seen}{where} (step {self.step:,}). Likely causes: {self.causes}. "
+            f"{seen}{where} (step {self.step:,}). Likely causes: {self.causes}. "
             f"Try first: {self.remedies}."
         )
 

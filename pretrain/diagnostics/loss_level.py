@@ -10,7 +10,7 @@ from torch import Tensor
 from pretrain.diagnostics.reporting import PROBE_EVERY, is_probe_step, report
 from pretrain.diagnostics.symptom import Symptom
 
-_FIRST_STEP = 200  # the loss of a young network says nothing yet
+_FIRST_STEP = 100  # the loss of a young network says nothing yet
 _FIRST_SHARE = 0.05  # of a long run, which may warm up that long
 
 
@@ -19,7 +19,7 @@ class LossLevel(Callback):
 
     - ``loss/unigram_nats``: entropy of the target tokens trained on so far, in nats, with the
       correction for few samples of Miller 1955: it is the loss of the best model without context.
-    - ``loss/below_unigram``: this less the training loss, both in nats; from step 200, or 5 % of a
+    - ``loss/below_unigram``: this less the training loss, both in nats; from step 100, or 5 % of a
       longer run, on.
     - ``loss/val_share_of_unigram``: the validation loss over it.
 
@@ -43,7 +43,6 @@ class LossLevel(Callback):
         Symptom(
             name="loss_implausibly_low",
             series="loss/val_share_of_unigram",
-            high=float("inf"),
             low=0.25,
             patience=2,
             seen="the validation loss is only {value:.0%} of the entropy of single tokens",

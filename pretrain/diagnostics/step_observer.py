@@ -47,14 +47,13 @@ class StepObserver(Callback):
         Symptom(
             name="wasted_heads",
             series="grad/head_norm",
-            high=float("inf"),
             low=1e-7,
-            patience=5,
+            patience=14,
             seen="attention heads get no gradient ({value:.1e})",
             causes="more heads than the data needs, saturated attention, or an output projection "
             "that ignores them",
             remedies="fewer heads, another init, a look at the entropy of these heads",
-            explained_by=("attention_saturated",),
+            explained_by=("attention_saturated", "loss_stuck_at_unigram"),
         ),
         Symptom(
             name="embeddings_frozen",

@@ -9,7 +9,7 @@ class Symptom:
     """A range that a healthy training stays in, and the words for a training that leaves it.
 
     Attributes:
-        name: Short and unique, such as ``relus_dying``.
+        name: Short and unique, such as ``units_dying``.
         series: The logged series it watches: this name itself, and all that begin with it and a
             slash.
         seen: What is seen, a sentence's beginning; ``{value}`` is the figure that is farthest out.

@@ -5,7 +5,7 @@ from pretrain.comparison.listing import COLUMNS, listing, sorted_runs
 from pretrain.comparison.run import find_runs
 from pretrain.errors import UserError
 
-ALERTS = [{"name": "relus_dying"}, {"name": "heads_alike"}, {"name": "heads_alike"}]
+ALERTS = [{"name": "units_dying"}, {"name": "heads_alike"}, {"name": "heads_alike"}]
 
 
 @pytest.fixture

@@ -69,7 +69,7 @@ def test_the_data_are_json_with_the_names_as_they_are(page):
 
 
 def test_verdict_tables_and_alerts_need_no_script(tmp_path):
-    alert = {"name": "relus_dying", "step": 3, "where": "", "text": "Half of them are dead."}
+    alert = {"name": "units_dying", "step": 3, "where": "", "text": "Half of them are dead."}
     worse = write_run(tmp_path / "w", {"alerts": [alert]}, config(lr=0.5), curve(5.0, 1.9))
     page = _page(worse, finished(tmp_path / "b", 1.0))
     assert "<h1>b is best" in page

@@ -9,7 +9,7 @@ from pretrain.comparison.run import load_runs
 @pytest.fixture
 def comparison(tmp_path):
     paths = [finished(tmp_path / f"a_rather_long_name_{i}", 1.0 + i, lr=0.1 * i) for i in range(3)]
-    alert = {"name": "relus_dying", "step": 3, "where": "", "text": "Half of them are dead."}
+    alert = {"name": "units_dying", "step": 3, "where": "", "text": "Half of them are dead."}
     paths.append(write_run(tmp_path / "sick", {"alerts": [alert]}, config(source="x" * 200)))
     return compare(load_runs([str(path) for path in paths]))
 

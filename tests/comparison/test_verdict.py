@@ -96,7 +96,7 @@ def test_of_mixed_runs_those_alike_are_compared(tmp_path):
 
 def test_runs_that_are_not_over_are_pointed_out(tmp_path):
     failed = {"status": "failed", "val_loss_nats": None, "steps": 70, "warnings": ["Oops: full"]}
-    alert = {"name": "relus_dying", "step": 3, "where": "", "text": "Half are dead."}
+    alert = {"name": "units_dying", "step": 3, "where": "", "text": "Half are dead."}
     paths = [
         write_run(tmp_path / "a", failed, config(), curve(5.0, 2.0)),
         write_run(tmp_path / "b", {"alerts": [alert]}, config(), curve(5.0, 1.0)),

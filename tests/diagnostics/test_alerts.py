@@ -48,7 +48,7 @@ def test_a_symptom_that_lasts_is_raised_once_with_place_and_worst_figure(weather
     assert alert.where == "floor 0, room 2; floor 1, room 0"
     assert alert.title == "Too cold"
     assert alert.text == (
-        "it has 3 degrees in floor 0, room 2; floor 1, room 0 (step 2). Likely causes: a window. "
+        "It has 3 degrees in floor 0, room 2; floor 1, room 0 (step 2). Likely causes: a window. "
         "Try first: a coat."
     )
 

@@ -44,5 +44,5 @@ def test_an_alert_that_does_not_belong_is_not_passed(proof):
     own = (sickness.alert, 20)
     assert proof.is_found(sickness, [own])
     assert not proof.is_found(sickness, [])
-    assert not proof.is_found(sickness, [own, ("relus_dying", 30)])
-    assert not proof.is_found(sickness, [("relus_dying", 10), own])
+    assert not proof.is_found(sickness, [own, ("units_dying", 30)])
+    assert not proof.is_found(sickness, [("units_dying", 10), own])

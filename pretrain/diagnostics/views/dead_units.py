@@ -21,7 +21,7 @@ class DeadUnitsView:
 
     symptoms = (
         Symptom(
-            name="relus_dying",
+            name="units_dying",
             series="ffn/dead_share",
             high=0.1,
             patience=2,
