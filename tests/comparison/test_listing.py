@@ -53,10 +53,10 @@ def test_no_line_is_wider_than_the_terminal_and_what_matters_stays(width, runs):
 
 
 def test_alerts_are_named_where_there_is_room_else_counted(runs):
-    assert any("relus dying, heads alike" in line for line in listing(runs, 500))
+    assert any("units dying, heads alike" in line for line in listing(runs, 500))
     counted = listing(runs, 72)
     assert "alerts" in counted[0]
-    assert not any("relus" in line for line in counted)
+    assert not any("units" in line for line in counted)
 
 
 def test_columns_that_say_nothing_are_left_out(runs):

@@ -75,7 +75,7 @@ def test_verdict_tables_and_alerts_need_no_script(tmp_path):
     assert "<h1>b is best" in page
     assert '<td class="best">1.0000</td>' in page
     assert "model.lr" in page
-    assert "w: relus dying.</b> Half of them are dead." in page
+    assert "w: units dying.</b> Half of them are dead." in page
 
 
 def test_a_run_without_metrics_and_one_alone_have_a_page(tmp_path):

@@ -21,7 +21,7 @@ def test_every_run_is_told_whatever_the_width(width, comparison):
     text = "\n".join(lines)
     for name in ("a_rather_long_name_0", "a_rather_long_name_2", "sick"):
         assert name in text
-    assert "relus dying" in text
+    assert "units dying" in text
 
 
 def test_the_best_are_marked_and_what_is_missing_is_said(tmp_path):

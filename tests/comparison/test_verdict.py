@@ -107,7 +107,7 @@ def test_runs_that_are_not_over_are_pointed_out(tmp_path):
     said = " ".join(verdict.cautions)
     assert "a failed at step 70 (Oops: full)." in said
     assert "c has no validation loss." in said
-    assert "b raised an alert: relus dying." in said
+    assert "b raised an alert: units dying." in said
 
 
 def test_one_run_is_described(tmp_path):
