@@ -10,8 +10,8 @@ from functools import cache
 
 import torch
 
-_PRODUCT_SIZE = 256  # 26 ms for one product on the slowest CPU measured, 0.2 ms on a fast one
-_REPEATS = 4
+_SIZE = 256  # 26 ms for one product on the slowest CPU measured, 0.2 ms on a fast one
+_TIMING_S, _FEWEST_ROUNDS = 0.1, 4
 
 
 @cache
@@ -82,18 +82,34 @@ def _cpu_multiplies_fast(dtype: torch.dtype, flags: tuple[str, ...]) -> bool:
     named = [capabilities[flag] for flag in flags if flag in capabilities]
     if named and not any(named):
         return False
-    ratio = _seconds_per_product(dtype) / _seconds_per_product(torch.float32)
     # A torch built without the instructions is far slower. A processor that does not name them
     # (another architecture) has to prove it.
-    return ratio < (10.0 if named else 0.7)
+    return _time_against_float32(dtype) < (10.0 if named else 0.7)
 
 
-def _seconds_per_product(dtype: torch.dtype) -> float:
-    """The best of a few products: the first one pays for the library's start."""
-    matrix = torch.ones(_PRODUCT_SIZE, _PRODUCT_SIZE, dtype=dtype)
-    best = float("inf")
-    for _ in range(_REPEATS):
-        start = time.perf_counter()
-        torch.mm(matrix, matrix)
-        best = min(best, time.perf_counter() - start)
-    return best
+def _time_against_float32(dtype: torch.dtype) -> float:
+    """How many times as long as in float32 a small product takes in ``dtype``.
+
+    On a busy machine any one product may wait for its processor, or one of several threads for
+    another. So one thread takes both in turn, often, and the best of each is compared.
+    """
+    n_threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        matrices = [torch.ones(_SIZE, _SIZE, dtype=kind) for kind in (dtype, torch.float32)]
+        best = [float("inf"), float("inf")]
+        end = time.perf_counter() + _TIMING_S
+        n_rounds = 0
+        while n_rounds < _FEWEST_ROUNDS or time.perf_counter() < end:
+            best = [min(seconds, _time(m)) for seconds, m in zip(best, matrices, strict=True)]
+            n_rounds += 1
+        return best[0] / best[1]
+    finally:
+        torch.set_num_threads(n_threads)
+
+
+def _time(matrix: torch.Tensor) -> float:
+    """Seconds for one product; the first one of its kind pays for the library's start."""
+    start = time.perf_counter()
+    torch.mm(matrix, matrix)
+    return time.perf_counter() - start

@@ -1,3 +1,5 @@
+import itertools
+
 import pytest
 import torch
 
@@ -23,7 +25,7 @@ def _machine(monkeypatch, *, claims: bool | None, reduced: float) -> None:
     flags = {} if claims is None else {"avx512_bf16": claims}
     monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: flags)
     monkeypatch.setattr(
-        hardware, "_seconds_per_product", lambda dtype: 1.0 if dtype == torch.float32 else reduced
+        hardware, "_time", lambda matrix: 1.0 if matrix.dtype == torch.float32 else reduced
     )
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     monkeypatch.setattr(torch.backends.mps, "is_available", lambda: False)
@@ -71,3 +73,22 @@ def test_a_named_precision_is_kept_and_a_slow_one_warned_of(monkeypatch):
 
 def test_this_machine_gives_one_answer_twice():
     assert hardware.multiplies_bf16_fast(CPU) is hardware.multiplies_bf16_fast(CPU)
+
+
+def test_products_that_have_to_wait_do_not_change_the_answer(monkeypatch):
+    """Nine of ten products in bfloat16 are kept waiting, as on a busy machine."""
+    _machine(monkeypatch, claims=True, reduced=0.25)
+    plain, n_calls = hardware._time, itertools.count()
+
+    def waiting(matrix):
+        is_kept = matrix.dtype == torch.bfloat16 and next(n_calls) % 10
+        return plain(matrix) * (1000 if is_kept else 1)
+
+    monkeypatch.setattr(hardware, "_time", waiting)
+    assert hardware.multiplies_bf16_fast(CPU)
+
+
+def test_the_number_of_threads_is_as_before():
+    before = torch.get_num_threads()
+    hardware.multiplies_bf16_fast(CPU)
+    assert torch.get_num_threads() == before
