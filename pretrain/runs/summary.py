@@ -23,8 +23,9 @@ def closing_lines(folder: RunFolder, card: Mapping[str, Any], has_wandb: bool) -
             f"See the curves: wandb leet {wandb}   (after wandb login: wandb sync "
             f"{wandb}/offline-run-*)"
         )
+    runs = folder.path.parent
     lines.append(
-        f"Compare runs: pretrain runs {folder.path.parent}, pretrain compare, pretrain dashboard."
+        f"Beside other runs: pretrain runs {runs}; in the browser: pretrain dashboard {runs}"
     )
     return lines
 
