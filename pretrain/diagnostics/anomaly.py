@@ -12,6 +12,7 @@ from torch.utils._pytree import tree_leaves
 
 from pretrain.diagnostics.attention_entropy import score_rows
 from pretrain.diagnostics.forward_probe import real_tokens
+from pretrain.diagnostics.views.norm_inputs import spread
 from pretrain.model.attention import ScaledDotProductAttention
 
 
@@ -116,12 +117,10 @@ class _Watch:
 
     def see_norm_input(self, name: str, norm: nn.Module, inputs: tuple[Any, ...]) -> None:
         """Keep the smallest norm input."""
-        vectors = inputs[0].float()
+        vectors = inputs[0]
         if vectors.shape[:-1] == self.real.shape:  # a head sees targets only, which are all real
             vectors = vectors[self.real]
-        if isinstance(norm, nn.LayerNorm):
-            vectors = vectors - vectors.mean(-1, keepdim=True)
-        rms = vectors.square().mean(-1).sqrt()
+        rms = spread(vectors, norm)
         rms = rms[~rms.isnan()]
         if not len(rms):
             return

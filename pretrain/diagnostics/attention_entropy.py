@@ -45,7 +45,7 @@ def attention_entropy(
     """
     n_queries = query.shape[2]
     row_stride = min(row_stride, n_queries)
-    rows = torch.arange(row_stride // 2, n_queries, row_stride, device=query.device)
+    rows = row_positions(n_queries, row_stride, query.device)
     # Allocated before the loop: small results between the large temporaries would keep the
     # freed memory from being used again.
     nats = query.new_empty((*query.shape[:2], len(rows)), dtype=torch.float32)
@@ -54,6 +54,21 @@ def attention_entropy(
         nats[..., part] = _softmax_entropy(scores, visible)
         n_visible[:, part] = visible[:, 0].sum(-1)
     return RowEntropy(rows, nats, n_visible)
+
+
+def stride_for(n_queries: int, n_most: int) -> int:
+    """The ``row_stride`` with which at most ``n_most`` of ``n_queries`` rows are looked at."""
+    return -(-n_queries // n_most)
+
+
+def row_positions(n_queries: int, row_stride: int, device: torch.device) -> Tensor:
+    """Positions of the query rows that a ``row_stride`` looks at: the middle of each group."""
+    return torch.arange(row_stride // 2, n_queries, row_stride, device=device)
+
+
+def visible_softmax(scores: Tensor, visible: Tensor) -> Tensor:
+    """Weights over the visible keys; overwrites ``scores``. NaN in a row that sees no key."""
+    return scores.masked_fill_(~visible, -torch.inf).softmax(-1)
 
 
 def score_rows(
@@ -87,7 +102,7 @@ def score_rows(
 
 def _softmax_entropy(scores: Tensor, visible: Tensor) -> Tensor:
     """Entropy over the last dimension; overwrites ``scores``."""
-    weights = scores.masked_fill_(~visible, -torch.inf).softmax(-1)
+    weights = visible_softmax(scores, visible)
     nats = torch.special.entr(weights, out=scores).sum(-1)
     # A weight rounded to just over 1 has a small negative term, a row without keys is 0 / 0.
     return torch.where(visible.any(-1), nats.clamp(min=0), 0.0)

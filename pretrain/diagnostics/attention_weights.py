@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
-from pretrain.diagnostics.attention_entropy import attention_entropy, score_rows
+from pretrain.diagnostics.attention_entropy import attention_entropy, score_rows, visible_softmax
 from pretrain.diagnostics.dead_units import count_active
 from pretrain.diagnostics.forward_probe import undisturbed
 from pretrain.model.masks import AttentionMask
@@ -38,7 +38,7 @@ def attention_weights(query: Tensor, key: Tensor, mask: AttentionMask, scale: fl
     are those of ``attention_entropy``.
     """
     parts = [
-        scores.masked_fill_(~visible, -torch.inf).softmax(-1).nan_to_num_()
+        visible_softmax(scores, visible).nan_to_num_()
         for _, scores, visible in score_rows(query, key, mask, scale)
     ]
     return torch.cat(parts, dim=2)

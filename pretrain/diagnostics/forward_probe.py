@@ -28,9 +28,9 @@ _INPUTS = ("input_ids", "attention_mask", "segment_ids")
 class ForwardProbe(Callback):
     """Every N optimizer steps, one more forward pass over the first rows of the current batch.
 
-    It runs on every rank after the same steps (1, N, 2N, ...), in eval mode, without gradients,
-    not compiled, and leaves weights, modes and random state as they were. What it logs is said by
-    the views in ``views/``; ``probe/seconds`` is what the probe itself cost, and
+    It runs on every rank after the same steps (1, 10, 20, 50, and N, 2N, ...), in eval mode,
+    without gradients, not compiled, and leaves weights, modes and random state as they were. What
+    it logs is said by the views in ``views/``; ``probe/seconds`` is what the probe itself cost, and
     ``probe/time_share`` the share of the time since the last one that it took.
 
     Args:

@@ -5,7 +5,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from pretrain.diagnostics.attention_entropy import score_rows
+from pretrain.diagnostics.attention_entropy import row_positions, score_rows, stride_for
 from pretrain.diagnostics.symptom import Symptom
 from pretrain.diagnostics.views.entropy import MAX_QUERY_ROWS
 from pretrain.diagnostics.views.view import PerPlace, Seams
@@ -38,9 +38,8 @@ class AttentionLogitsView:
     def observe(self, layer: int, seam: Any, inputs: tuple[Any, ...], real: Tensor) -> None:
         """At most 128 evenly spaced query rows of each sequence."""
         query, key, _, mask = inputs
-        n_queries = query.shape[2]
-        stride = -(-n_queries // MAX_QUERY_ROWS)
-        positions = torch.arange(stride // 2, n_queries, stride, device=real.device)
+        stride = stride_for(query.shape[2], MAX_QUERY_ROWS)
+        positions = row_positions(query.shape[2], stride, real.device)
         for rows, scores, visible in score_rows(query, key, mask, seam.scale, stride):
             counted = visible & real[:, None, positions[rows], None]
             sizes = scores.abs_().masked_fill_(~counted, -torch.inf)

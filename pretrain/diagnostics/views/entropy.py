@@ -5,7 +5,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from pretrain.diagnostics.attention_entropy import AttentionEntropy, attention_entropy
+from pretrain.diagnostics.attention_entropy import AttentionEntropy, attention_entropy, stride_for
 from pretrain.diagnostics.symptom import Symptom
 from pretrain.diagnostics.views.view import Seams
 
@@ -51,7 +51,7 @@ class EntropyView:
     def observe(self, layer: int, seam: Any, inputs: tuple[Any, ...], real: Tensor) -> None:
         """At most 128 evenly spaced query rows of each sequence."""
         query, key, _, mask = inputs
-        stride = -(-query.shape[2] // MAX_QUERY_ROWS)
+        stride = stride_for(query.shape[2], MAX_QUERY_ROWS)
         self._entropy.update(layer, attention_entropy(query, key, mask, seam.scale, stride), real)
 
     def metrics(self) -> dict[str, float]:

@@ -7,7 +7,12 @@ from torch import Tensor
 from torch.nn import functional as F
 from torchmetrics import Metric
 
-from pretrain.diagnostics.attention_entropy import score_rows
+from pretrain.diagnostics.attention_entropy import (
+    row_positions,
+    score_rows,
+    stride_for,
+    visible_softmax,
+)
 from pretrain.diagnostics.symptom import Symptom
 from pretrain.diagnostics.views.view import Seams
 from pretrain.model.sharded import whole
@@ -91,11 +96,10 @@ class HeadSimilarityView:
     def observe(self, layer: int, seam: Any, inputs: tuple[Any, ...], real: Tensor) -> None:
         """At most 32 evenly spaced query rows of each sequence."""
         query, key, _, mask = inputs
-        n_queries = query.shape[2]
-        stride = -(-n_queries // _QUERY_ROWS)
-        positions = torch.arange(stride // 2, n_queries, stride, device=real.device)
+        stride = stride_for(query.shape[2], _QUERY_ROWS)
+        positions = row_positions(query.shape[2], stride, real.device)
         for rows, scores, visible in score_rows(query, key, mask, seam.scale, stride):
-            weights = scores.masked_fill_(~visible, -torch.inf).softmax(-1).nan_to_num_()
+            weights = visible_softmax(scores, visible).nan_to_num_()
             self._patterns.update(layer, weights, real[:, positions[rows]])
 
     def metrics(self) -> dict[str, float]:
