@@ -7,6 +7,7 @@ from torch import Tensor, nn
 from pretrain.model.cache import LayerCache
 from pretrain.model.config import TransformerConfig
 from pretrain.model.masks import AttentionMask
+from pretrain.model.materialized import is_better_materialized, materialized_attention
 from pretrain.model.positions import Rotation, rotate
 
 _FEWEST_ROWS = 128  # per kernel call under a sliding window
@@ -34,7 +35,7 @@ class ScaledDotProductAttention(nn.Module):
             mask: Which keys each query may see, and the bias on their scores.
         """
         if not mask.is_narrow:
-            return self._attend(query, key, value, *mask.for_kernel())
+            return self._attend(query, key, value, *mask.for_kernel(query.dtype))
         # r·n·d instead of n²·d: some rows at a time, and of the keys only those in their reach.
         n_rows = max(mask.window or 0, _FEWEST_ROWS)
         contexts = []
@@ -42,7 +43,9 @@ class ScaledDotProductAttention(nn.Module):
             stop = min(start + n_rows, mask.n_queries)
             first, last = mask.keys_in_reach(start, stop)
             near = (query[:, :, start:stop], key[:, :, first:last], value[:, :, first:last])
-            contexts.append(self._attend(*near, mask.for_rows(start, stop, first, last)))
+            contexts.append(
+                self._attend(*near, mask.for_rows(query.dtype, start, stop, first, last))
+            )
         return torch.cat(contexts, dim=2)
 
     def _attend(
@@ -55,12 +58,15 @@ class ScaledDotProductAttention(nn.Module):
     ) -> Tensor:
         if attn_mask is not None and attn_mask.is_floating_point():
             attn_mask = attn_mask.to(query.dtype)
+        rate = self.dropout if self.training else 0.0
+        if is_better_materialized(query, key, rate):
+            return materialized_attention(query, key, value, attn_mask, is_causal, rate, self.scale)
         return F.scaled_dot_product_attention(
             query,
             key,
             value,
             attn_mask=attn_mask,
-            dropout_p=self.dropout if self.training else 0.0,
+            dropout_p=rate,
             is_causal=is_causal,
             scale=self.scale,
         )

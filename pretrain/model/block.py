@@ -5,6 +5,7 @@ from torch import Tensor, nn
 from pretrain.model.attention import SelfAttention
 from pretrain.model.cache import LayerCache
 from pretrain.model.config import TransformerConfig
+from pretrain.model.dropout import Dropout
 from pretrain.model.experts import MixtureOfExperts
 from pretrain.model.feed_forward import FeedForward
 from pretrain.model.masks import AttentionMask
@@ -28,7 +29,7 @@ class Block(nn.Module):
         if not self.parallel:
             self.feed_forward_norm = build_norm(config)
         self.feed_forward = MixtureOfExperts(config) if config.n_experts else FeedForward(config)
-        self.dropout = nn.Dropout(config.dropout)
+        self.dropout = Dropout(config.dropout)
 
     def forward(
         self,

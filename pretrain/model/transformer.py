@@ -6,10 +6,16 @@ from torch import Tensor, nn
 from pretrain.model.block import Block
 from pretrain.model.cache import KeyValueCache
 from pretrain.model.config import TransformerConfig
+from pretrain.model.dropout import Dropout
 from pretrain.model.experts import MixtureOfExperts
 from pretrain.model.masks import AttentionMask
 from pretrain.model.norms import build_norm
-from pretrain.model.positions import RotaryPositions, alibi_slopes, sinusoids
+from pretrain.model.positions import (
+    RotaryPositions,
+    alibi_slopes,
+    sinusoids,
+    token_positions,
+)
 
 _RMS_OF_SINUSOIDS = 0.5**0.5
 
@@ -31,7 +37,7 @@ class Embeddings(nn.Module):
         segments = config.n_segments
         self.segment = nn.Embedding(segments, config.d_model) if segments else None
         self.norm = build_norm(config) if config.embedding_norm else nn.Identity()
-        self.dropout = nn.Dropout(config.dropout)
+        self.dropout = Dropout(config.dropout)
 
     def forward(self, input_ids: Tensor, positions: Tensor, segment_ids: Tensor | None) -> Tensor:
         """``(batch, seq, d_model)``.
@@ -85,6 +91,7 @@ class Transformer(nn.Module):
         attention_mask: Tensor | None = None,
         segment_ids: Tensor | None = None,
         cache: KeyValueCache | None = None,
+        document_ids: Tensor | None = None,
     ) -> Tensor:
         """Hidden states ``(batch, seq, d_model)``.
 
@@ -95,6 +102,9 @@ class Transformer(nn.Module):
                 on which side the filler stands.
             segment_ids: ``(batch, seq)``; None means segment 0 everywhere.
             cache: Keys and values of the tokens before, which these are added to.
+            document_ids: ``(batch, n_keys)`` int64, cached ones included: tokens see only those of
+                their own document, and positions count from its first one. None where each row is
+                one document.
 
         Raises:
             ValueError: The sequence is longer than the table of learned positions.
@@ -107,11 +117,9 @@ class Transformer(nn.Module):
                 "positions (max_len)."
             )
         padding = None if attention_mask is None else attention_mask.bool()
-        mask = self._mask(seq, n_keys, padding, input_ids.device)
-        if padding is None:
-            positions = torch.arange(n_keys - seq, n_keys, device=input_ids.device)
-        else:
-            positions = (padding.cumsum(dim=1) - 1).clamp(min=0)[:, n_keys - seq :]
+        mask = self._mask(seq, n_keys, padding, document_ids, input_ids.device)
+        positions = token_positions(n_keys, padding, document_ids, input_ids.device)
+        positions = positions[..., n_keys - seq :]
         rotation = None if self.rotary is None else self.rotary(positions)
         x = self.embeddings(input_ids, positions, segment_ids)
         for layer, block in enumerate(self.blocks):
@@ -119,13 +127,18 @@ class Transformer(nn.Module):
         return self.final_norm(x)
 
     def _mask(
-        self, seq: int, n_keys: int, padding: Tensor | None, device: torch.device
+        self,
+        seq: int,
+        n_keys: int,
+        padding: Tensor | None,
+        documents: Tensor | None,
+        device: torch.device,
     ) -> AttentionMask:
         slopes = None
         if self.config.position == "alibi":
             slopes = alibi_slopes(self.config.n_heads).to(device)
         window = self.config.sliding_window
-        return AttentionMask(seq, n_keys, self.causal, padding, device, window, slopes)
+        return AttentionMask(seq, n_keys, self.causal, padding, device, window, slopes, documents)
 
     def load_balance_loss(self) -> Tensor | None:
         """Sum over the blocks of what their routers paid in the latest forward; None without."""

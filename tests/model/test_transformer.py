@@ -10,6 +10,7 @@ from pretrain.model import (
     TransformerConfig,
     initialize,
 )
+from pretrain.model.dropout import Dropout
 
 VOCAB = 31
 
@@ -196,7 +197,7 @@ def test_dropout_acts_at_its_three_places_in_training_only():
         model.train()
         assert not torch.equal(model(tokens()), model(tokens()))
     model = build(True, dropout=0.25)
-    rates = {m.p for m in model.modules() if isinstance(m, torch.nn.Dropout)}
+    rates = {m.rate for m in model.modules() if isinstance(m, Dropout)}
     assert rates == {0.25}
     assert {block.attention.core.dropout for block in model.blocks} == {0.25}
 
