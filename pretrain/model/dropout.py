@@ -53,6 +53,6 @@ class _CheapDropout(torch.autograd.Function):
         return torch.where(kept, x, 0.0).mul_(ctx.scale)
 
     @staticmethod
-    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None]:  # type: ignore[override]
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None]:
         (kept,) = ctx.saved_tensors
         return torch.where(kept, gradient, 0.0).mul_(ctx.scale), None
