@@ -27,7 +27,8 @@ class Classification(TransformerTask):
     The labels come from the DataModule and are kept in the checkpoint.
 
     Args:
-        network, lr, optimizer, schedule, compile: As in ``TransformerTask``.
+        network, lr, optimizer, schedule, compile, activation_checkpointing: See
+            ``TransformerTask``.
         causal: Whether the block stack reads from left to right; with ``--init_from`` that of the
             checkpoint.
         pooling: ``cls`` (first token, through BERT's pooler), ``mean`` or ``last``; None is
@@ -55,9 +56,10 @@ class Classification(TransformerTask):
         labels: dict[str, Any] | None = None,
         reads_pairs: bool | None = None,
         compile: bool = False,
+        activation_checkpointing: bool = False,
     ) -> None:
         self.causal = causal
-        super().__init__(network, lr, optimizer, schedule, compile)
+        super().__init__(network, lr, optimizer, schedule, compile, activation_checkpointing)
         self.pooling: Pooling = pooling or ("last" if causal else "cls")
         self.finetuning = as_config(FinetuningConfig, finetuning)
         if self.finetuning.n_frozen > self.config.n_layers:

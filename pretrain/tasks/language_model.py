@@ -16,7 +16,8 @@ class LanguageModel(TransformerTask):
     """Base of ``MaskedLM`` and ``CausalLM``: one block stack and one head over the vocabulary.
 
     Args:
-        network, lr, optimizer, schedule, compile: As in ``TransformerTask``.
+        network, lr, optimizer, schedule, compile, activation_checkpointing: See
+            ``TransformerTask``.
         label_smoothing: Mass given to the uniform distribution in the training objective;
             reported losses are plain likelihoods all the same.
 
@@ -32,8 +33,9 @@ class LanguageModel(TransformerTask):
         schedule: ScheduleConfig = ScheduleConfig(),  # noqa: B008
         label_smoothing: float = 0.0,
         compile: bool = False,
+        activation_checkpointing: bool = False,
     ) -> None:
-        super().__init__(network, lr, optimizer, schedule, compile)
+        super().__init__(network, lr, optimizer, schedule, compile, activation_checkpointing)
         if not 0 <= label_smoothing < 1:
             raise ValueError(f"label_smoothing is {label_smoothing}; it must be in [0, 1).")
         self.label_smoothing = label_smoothing

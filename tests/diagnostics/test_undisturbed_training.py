@@ -36,19 +36,15 @@ def test_weights_after_a_hundred_steps_are_bit_equal(kind, options):
 
 def test_activation_checkpointing_hides_no_dead_unit():
     """Blocks whose forward pass runs twice are counted once, since a probe takes no gradient."""
-    task = make_task("clm", network={"d_ff": 16, "linear_bias": True, "activation": "relu"})
+    network = {"d_ff": 16, "linear_bias": True, "activation": "relu"}
+    task = make_task("clm", network=network, activation_checkpointing=True)
     for block in task.transformer.blocks:
-        up, plain = block.feed_forward.up, block.forward
+        up = block.feed_forward.up
         torch.nn.init.zeros_(up.weight)
         torch.nn.init.ones_(up.bias)
         with torch.no_grad():
             up.bias[:3] = -1.0
         up.requires_grad_(False)
-
-        def recomputed(*inputs, plain=plain):
-            return torch.utils.checkpoint.checkpoint(plain, *inputs, use_reentrant=False)
-
-        block.forward = recomputed
     trainer = fit(task, [ROWS["clm"]([9, 6])] * 3, callbacks=[ForwardProbe(1)])
     for layer in range(2):
         assert float(trainer.callback_metrics[f"ffn/dead_share/layer_{layer}"]) == 3 / 16

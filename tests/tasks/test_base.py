@@ -192,6 +192,28 @@ def test_a_compiled_model_saves_the_same_keys_and_learns_the_same(tmp_path):
         torch.testing.assert_close(a, b, rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.parametrize("network", [{}, {"n_experts": 2}, {"norm_position": "post"}])
+@pytest.mark.parametrize("kind", KINDS)
+def test_activation_checkpointing_learns_the_same_and_keeps_less(kind, network):
+    network, batch = {"dropout": 0.1, **network}, ROWS[kind]([20, 13, 7])
+    weights, kept = [], []
+    for recompute in (False, True):
+        task = make_task(kind, network=network, activation_checkpointing=recompute)
+        fit(task, [batch] * 3)
+        weights.append(task.state_dict())
+        sizes = []
+
+        def keep(tensor, sizes=sizes):
+            sizes.append(tensor.numel())
+            return tensor
+
+        with torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor):
+            task.losses(batch)
+        kept.append(sum(sizes))
+    assert all(torch.equal(weights[0][name], weights[1][name]) for name in weights[0])
+    assert kept[1] < 0.6 * kept[0]
+
+
 def test_training_flops_are_those_of_the_usual_count():
     network = {"d_model": 16, "n_layers": 2, "n_heads": 2, "vocab_size": 29}
     seq, d = 8, 16
