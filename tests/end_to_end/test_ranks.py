@@ -103,14 +103,24 @@ def alone(place):
     return place / "runs" / "alone"
 
 
-@pytest.mark.parametrize("strategy", ["ddp", "fsdp2"])
-def test_two_processes_train_as_one_and_one_goes_on_from_their_file(place, alone, strategy):
-    status, output = _ended(_start(place, strategy, *_two(strategy), "--trainer.max_steps=4"))
+@pytest.mark.parametrize(
+    ("name", "strategy", "options"),
+    [
+        ("ddp", "ddp", []),
+        ("fsdp2", "fsdp2", []),
+        ("recomputing", "fsdp2", ["--model.activation_checkpointing=true"]),
+    ],
+)
+def test_two_processes_train_as_one_and_one_goes_on_from_their_file(
+    place, alone, name, strategy, options
+):
+    together = (*_two(strategy), *options, "--trainer.max_steps=4")
+    status, output = _ended(_start(place, name, *together))
     assert status == 0, output
-    run = place / "runs" / strategy
+    run = place / "runs" / name
     assert _losses(run) == pytest.approx(_losses(alone)[:4], rel=RTOL)
     assert load_task(str(run / "checkpoints" / "last.ckpt")).transformer is not None
-    status, output = _ended(_start(place, strategy))
+    status, output = _ended(_start(place, name))
     assert status == 0, output
     assert _losses(run) == pytest.approx(_losses(alone), rel=RTOL)
 
