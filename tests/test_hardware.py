@@ -92,3 +92,22 @@ def test_the_number_of_threads_is_as_before():
     before = torch.get_num_threads()
     hardware.multiplies_bf16_fast(CPU)
     assert torch.get_num_threads() == before
+
+
+@pytest.mark.parametrize(
+    ("precision", "accelerator", "on_gpu", "chosen"),
+    [
+        ("32-true", "auto", True, ["high"]),
+        ("32-true", "cpu", True, []),
+        ("32-true", "auto", False, []),
+        ("bf16-mixed", "gpu", True, []),
+    ],
+)
+def test_float32_uses_a_gpus_tensor_cores_only_where_nothing_else_is_reported_in_it(
+    monkeypatch, precision, accelerator, on_gpu, chosen
+):
+    asked = []
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: on_gpu)
+    monkeypatch.setattr(torch, "set_float32_matmul_precision", asked.append)
+    hardware.use_tensor_cores(precision, accelerator)
+    assert asked == chosen

@@ -20,7 +20,7 @@ from pretrain.commands.complaints import explain, refuse_abbreviations
 from pretrain.data.classification import ClassificationDataModule
 from pretrain.data.labels import Labels
 from pretrain.errors import UserError
-from pretrain.hardware import resolve_precision
+from pretrain.hardware import resolve_precision, use_tensor_cores
 from pretrain.runs.console import hush_libraries, say
 from pretrain.runs.ranks import watch_over_ranks
 from pretrain.tasks.checkpoint_file import read_checkpoint
@@ -40,7 +40,9 @@ class RunTrainer(Trainer):
     def __init__(self, *, precision: Precision = "auto", **kwargs: Any) -> None:
         accelerator = kwargs.get("accelerator", "auto")
         name = accelerator if isinstance(accelerator, str) else "auto"
-        super().__init__(precision=resolve_precision(precision, name), **kwargs)  # type: ignore[arg-type]
+        resolved = resolve_precision(precision, name)
+        use_tensor_cores(resolved, name)
+        super().__init__(precision=resolved, **kwargs)  # type: ignore[arg-type]
         watch_over_ranks(self)
 
 
