@@ -103,7 +103,7 @@ def test_the_number_of_threads_is_as_before():
         ("bf16-mixed", "gpu", True, []),
     ],
 )
-def test_float32_uses_a_gpus_tensor_cores_only_where_nothing_else_is_reported_in_it(
+def test_tensor_cores_take_float32_where_a_gpu_runs_in_it_throughout(
     monkeypatch, precision, accelerator, on_gpu, chosen
 ):
     asked = []
