@@ -31,7 +31,7 @@ def peak_flops(device: torch.device, precision: str) -> float:
     The published dense peak where the device is a known GPU computing in half precision; else
     that of a matrix product timed here and now, in less than half a second.
     """
-    dtype = _product_dtype(precision)
+    dtype = product_dtype(precision)
     if device.type == "cuda" and dtype in (torch.bfloat16, torch.float16):
         published = published_half_precision(torch.cuda.get_device_name(device))
         if published is not None:
@@ -52,23 +52,28 @@ def published_half_precision(device_name: str) -> float | None:
 def measured_flops(device: torch.device, dtype: torch.dtype) -> float:
     """The best rate of timed square products, growing for as long as the time allows."""
     best, size = 0.0, 256
-    generator = torch.Generator(device).manual_seed(0)  # leaves the global random state alone
     while True:
-        matrix = torch.randn(size, size, generator=generator, device=device).to(dtype)
-        seconds = min(_seconds_per_product(matrix) for _ in range(_REPEATS))
-        best = max(best, 2 * size**3 / seconds)
-        if 8 * seconds * _REPEATS > _BUDGET_S or size >= 8192:
+        flops = product_flops(device, dtype, size)
+        best = max(best, flops)
+        if 8 * (2 * size**3 / flops) * _REPEATS > _BUDGET_S or size >= 8192:
             return best
         size *= 2
+
+
+def product_flops(device: torch.device, dtype: torch.dtype, size: int) -> float:
+    """The best rate of a few products of ``size`` × ``size`` matrices."""
+    generator = torch.Generator(device).manual_seed(0)  # leaves the global random state alone
+    matrix = torch.randn(size, size, generator=generator, device=device).to(dtype)
+    return 2 * size**3 / min(_seconds_per_product(matrix) for _ in range(_REPEATS))
+
+
+def product_dtype(precision: str) -> torch.dtype:
+    """The number format of the matrix products under a Lightning precision."""
+    kinds = {"bf16": torch.bfloat16, "16": torch.float16, "64": torch.float64}
+    return kinds.get(precision.partition("-")[0], torch.float32)
 
 
 def _seconds_per_product(matrix: torch.Tensor) -> float:
     start = now(matrix.device)
     torch.mm(matrix, matrix)
     return now(matrix.device) - start
-
-
-def _product_dtype(precision: str) -> torch.dtype:
-    """The number format of the matrix products under a Lightning precision."""
-    kinds = {"bf16": torch.bfloat16, "16": torch.float16, "64": torch.float64}
-    return kinds.get(precision.partition("-")[0], torch.float32)
