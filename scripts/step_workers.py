@@ -151,7 +151,8 @@ def work(connection: Connection, job: Job) -> None:
         connection.send(("memory", {"peak_mib": peak, "net_peak_mib": peak - held}))
     except Exception as error:  # whatever it is, the other trainings go on
         first_line = (str(error).strip().splitlines() or [""])[0]
-        connection.send(("failed", f"{type(error).__name__}: {first_line}"))
+        with suppress(OSError):  # the parent may be gone
+            connection.send(("failed", f"{type(error).__name__}: {first_line}"))
 
 
 def train_in_a_loop(
