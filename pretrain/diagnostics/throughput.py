@@ -1,10 +1,12 @@
 """How fast training goes, and how much of the machine it uses."""
 
 import time
+from functools import partial
 from typing import Any
 
 from lightning.pytorch import Callback, LightningModule, Trainer
 
+from pretrain.diagnostics.fetch_timer import FetchTimer
 from pretrain.diagnostics.peak_flops import peak_flops
 from pretrain.diagnostics.reporting import is_log_step, now, report
 
@@ -17,6 +19,8 @@ class Throughput(Callback):
     - ``speed/tokens_per_s``, ``speed/step_seconds``: real time since the last log, with data
       loading and probes, without validation and checkpoints. The first step after a start is left
       out, since it pays for compilation and memory.
+    - ``speed/data_wait_share``: of that time, the share in which the loop waited for its next
+      micro-batch (on a GPU, work given to it before goes on meanwhile).
     - ``speed/mfu``: model FLOPs utilisation ("PaLM", Chowdhery et al. 2022, appendix B), useful
       training FLOPs over the peak of all devices. On a CPU the peak is measured at the start.
 
@@ -24,13 +28,14 @@ class Throughput(Callback):
         tokens_seen: As logged.
         tokens_per_s: Mean over this process's training time, up to the last log or the end; None
             before.
-        mfu: Likewise.
+        mfu, data_wait_share: Likewise.
     """
 
     def __init__(self) -> None:
         self.tokens_seen = 0
         self.tokens_per_s: float | None = None
         self.mfu: float | None = None
+        self.data_wait_share: float | None = None
         self._peak = 0.0
         self._earlier_s, self._started_at = 0.0, time.monotonic()
         self._reset(step=0)
@@ -41,21 +46,22 @@ class Throughput(Callback):
         self._is_warm = False
         self._flops_per_token = 0.0
         self._running_since: float | None = None
-        self._tokens, self._seconds, self._steps = 0, 0.0, 0  # since the last log
-        self._run_tokens, self._run_seconds = 0, 0.0
+        self._fetching_since = 0.0
+        self._clear_window()
+        self._run_tokens, self._run_seconds, self._run_waited = 0, 0.0, 0.0
+
+    def _clear_window(self) -> None:
+        """Start counting since the last log."""
+        self._tokens, self._steps = 0, 0
+        self._seconds, self._waited = 0.0, 0.0
 
     def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """Measure the peak and start afresh."""
         self._peak = peak_flops(pl_module.device, str(trainer.precision)) * trainer.world_size
         self._started_at = time.monotonic()
         self._reset(trainer.global_step)
-
-    def on_train_batch_start(
-        self, trainer: Trainer, pl_module: LightningModule, batch: Any, batch_idx: int
-    ) -> None:
-        """Let the clock run again after a pause."""
-        if self._is_warm and self._running_since is None:
-            self._running_since = now(pl_module.device)
+        fetch_starts = partial(self._fetch_starts, pl_module)
+        trainer.profiler = FetchTimer(trainer.profiler, fetch_starts, self._fetch_ends)  # type: ignore[attr-defined]
 
     def on_train_batch_end(
         self,
@@ -86,6 +92,13 @@ class Throughput(Callback):
     def on_train_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """Take the steps since the last log into the figures of the run."""
         self._close(pl_module)
+        _restore_profiler(trainer)
+
+    def on_exception(
+        self, trainer: Trainer, pl_module: LightningModule, exception: BaseException
+    ) -> None:
+        """Leave the Trainer as it was."""
+        _restore_profiler(trainer)
 
     def on_validation_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """Validation is not training time."""
@@ -109,6 +122,16 @@ class Throughput(Callback):
     def _wall_s(self) -> float:
         return self._earlier_s + time.monotonic() - self._started_at
 
+    def _fetch_starts(self, pl_module: LightningModule) -> None:
+        """A step begins with its data: let the clock run again after a pause."""
+        if self._is_warm and self._running_since is None:
+            self._running_since = now(pl_module.device)
+        self._fetching_since = time.perf_counter()
+
+    def _fetch_ends(self) -> None:
+        if self._running_since is not None:
+            self._waited += time.perf_counter() - self._fetching_since
+
     def _pause(self, pl_module: LightningModule) -> None:
         if self._running_since is not None:
             self._seconds += now(pl_module.device) - self._running_since
@@ -117,16 +140,26 @@ class Throughput(Callback):
     def _close(self, pl_module: LightningModule) -> dict[str, float]:
         """Add the time since the last log to the run's, and return its rates if it has steps."""
         self._pause(pl_module)
-        tokens, seconds, steps = self._tokens, self._seconds, self._steps
+        tokens, steps = self._tokens, self._steps
+        seconds, waited = self._seconds, self._waited
         if steps == 0:
             return {}
-        self._tokens, self._seconds, self._steps = 0, 0.0, 0
+        self._clear_window()
         self._run_tokens += tokens
         self._run_seconds += seconds
+        self._run_waited += waited
         self.tokens_per_s = self._run_tokens / self._run_seconds
+        self.data_wait_share = self._run_waited / self._run_seconds
         self.mfu = self._flops_per_token * self.tokens_per_s / self._peak
         return {
             "speed/tokens_per_s": tokens / seconds,
             "speed/step_seconds": seconds / steps,
             "speed/mfu": self._flops_per_token * tokens / seconds / self._peak,
+            "speed/data_wait_share": waited / seconds,
         }
+
+
+def _restore_profiler(trainer: Trainer) -> None:
+    profiler = trainer.profiler  # type: ignore[attr-defined]
+    if isinstance(profiler, FetchTimer):
+        trainer.profiler = profiler.profiler  # type: ignore[attr-defined]

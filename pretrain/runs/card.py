@@ -24,7 +24,8 @@ from pretrain.runs.stop_signals import StopSignalError
 MEASURED = (
     "n_parameters", "tokens_seen", "steps", "train_loss_nats", "val_loss_nats",
     "best_val_loss_nats", "val_target_tokens", "val_perplexity", "val_bits_per_byte",
-    "val_masked_accuracy", "tokens_per_s", "peak_memory_mib", "wall_time_s",
+    "val_masked_accuracy", "tokens_per_s", "data_wait_share", "peak_memory_mib",
+    "wall_time_s",
 )  # fmt: skip
 # The names that the task logs, and what the card calls them after the final validation.
 FINAL = {
@@ -157,7 +158,8 @@ class RunCard(Callback):
             values["train_loss_nats"] = loss
         speed = throughput_of(trainer)
         if speed is not None:
-            values["tokens_seen"], values["tokens_per_s"] = speed.tokens_seen, speed.tokens_per_s
+            for name in ("tokens_seen", "tokens_per_s", "data_wait_share"):
+                values[name] = getattr(speed, name)
         values["alerts"] = [
             {"name": alert.name, "step": alert.step, "where": alert.where, "text": alert.text}
             for alert in raised_in(trainer)

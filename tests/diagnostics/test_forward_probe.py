@@ -33,7 +33,7 @@ NAMES = {
 
 TIMES = {
     "probe/seconds", "probe/time_share", "time/seconds", "speed/tokens_per_s",
-    "speed/step_seconds", "speed/mfu",
+    "speed/step_seconds", "speed/mfu", "speed/data_wait_share",
 }  # fmt: skip
 
 

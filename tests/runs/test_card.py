@@ -5,6 +5,7 @@ import sys
 
 import pytest
 import torch
+from lightning.pytorch import Callback
 
 from pretrain.runs.card import MEASURED, RunCard
 from pretrain.runs.card_reader import process_started, read_card
@@ -82,6 +83,17 @@ def test_a_trained_run_fills_its_card(make_trainer, tiny_module, tmp_path):
     assert values["best_val_loss_nats"] > 0
     assert values["wall_time_s"] > 0
     assert values["peak_memory_mib"] > 0
+
+
+def test_the_card_holds_what_was_measured_of_speed(make_trainer, tiny_module, tmp_path):
+    class Speed(Callback):
+        tokens_seen, tokens_per_s, data_wait_share = 8, 4.0, 0.25
+
+    card = RunCard(tmp_path / "summary.json", {})
+    make_trainer(max_steps=2, callbacks=[ValidationSchedule(), Speed(), card]).fit(tiny_module())
+    values = read_card(tmp_path)
+    assert (values["tokens_seen"], values["tokens_per_s"]) == (8, 4.0)
+    assert values["data_wait_share"] == 0.25
 
 
 def test_a_run_that_goes_on_adds_up_its_time(tmp_path):
