@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from pretrain.data.seeding import Purpose, generator
+from pretrain.data.seeding import Purpose, uniform_rows
 from pretrain.errors import UserError
 
 
@@ -83,26 +83,25 @@ class Masker:
         """
         maskable = real & self.is_ordinary[input_ids]
         n_rows, seq_len = input_ids.shape
-        draws = np.zeros((n_rows, 3 * seq_len + 1))
-        for row in np.flatnonzero(maskable.any(axis=1)):
-            key = (int(epochs[row]), int(blocks[row]))
-            draws[row] = generator(self.purpose, self.seed, *key).random(3 * seq_len + 1)
-        lottery, fate, replacement = np.split(draws[:, :-1], 3, axis=1)
+        n_slots = self.row_capacity
+        draws = uniform_rows(self.purpose, self.seed, epochs, blocks, seq_len + 2 * n_slots + 1)
+        lottery, fate, replacement, rounding = np.split(
+            draws, np.cumsum([seq_len, n_slots, n_slots]), axis=1
+        )
 
-        n_maskable = maskable.sum(axis=1)
+        n_maskable = maskable.sum(axis=1, keepdims=True)
         wanted = self.config.rate * n_maskable
-        n_chosen = np.floor(wanted) + (draws[:, -1] < wanted % 1)
+        n_chosen = np.floor(wanted) + (rounding < wanted % 1)
         n_chosen = np.minimum(np.maximum(n_chosen, 1), n_maskable)
         # The lowest numbers of the lottery win: a uniform draw without replacement.
-        order = np.argsort(np.where(maskable, lottery, np.inf), axis=1)[:, : self.row_capacity]
-        chosen = np.arange(order.shape[1]) < n_chosen[:, None]
+        order = np.argsort(np.where(maskable, lottery, np.inf), axis=1)[:, :n_slots]
+        chosen = np.arange(n_slots) < n_chosen
 
         original = np.take_along_axis(input_ids, order, axis=1)
-        fate = np.take_along_axis(fate, order, axis=1)
-        drawn = np.take_along_axis(replacement, order, axis=1) * len(self.ordinary_ids)
+        drawn = (replacement * len(self.ordinary_ids)).astype(np.int64)
         hidden = np.where(fate < self.config.mask, self.mask_id, original)
         is_random = (fate >= self.config.mask) & (fate < self.config.mask + self.config.random)
-        hidden = np.where(is_random, self.ordinary_ids[drawn.astype(np.int64)], hidden)
+        hidden = np.where(is_random, self.ordinary_ids[drawn], hidden)
 
         masked = input_ids.copy()
         np.put_along_axis(masked, order, np.where(chosen, hidden, original), axis=1)
