@@ -12,6 +12,7 @@ import torch
 from step_workers import Job, Turns, train_in_a_loop
 from step_workloads import Batch, Workload, batches, loader
 from transformers import BertConfig, BertForMaskedLM, GPT2Config, GPT2LMHeadModel
+from transformers.utils import logging
 
 from pretrain.hardware import device_of
 
@@ -20,6 +21,7 @@ IGNORED = -100  # label of a token that is no target
 
 def train(job: Job, turns: Turns, *, attention: str, is_compiled: bool = False) -> None:
     """Train as the job says, with AdamW in one kernel as on our side."""
+    logging.set_verbosity_error()
     model = build(job.workload, attention).to(device_of()).train()
     if is_compiled:
         model.compile()

@@ -107,8 +107,12 @@ def train_here(job):
     return told
 
 
-@pytest.mark.parametrize(("kind", "accumulate"), [("bert", 1), ("gpt", 2)])
-def test_all_variants_train_on_the_same_batches_and_take_their_turns(kind, accumulate, monkeypatch):
+@pytest.mark.parametrize(
+    ("kind", "accumulate", "precision"), [("bert", 1, "bf16-mixed"), ("gpt", 2, "32-true")]
+)
+def test_all_variants_train_on_the_same_batches_and_take_their_turns(
+    kind, accumulate, precision, monkeypatch
+):
     import step_workers
     import step_workloads
 
@@ -127,7 +131,7 @@ def test_all_variants_train_on_the_same_batches_and_take_their_turns(kind, accum
         if "compiled" in variant:  # minutes
             continue
         read.clear()
-        job = step_workers.Job(variant, shape, "32-true", n_turns=2, n_steps=3)
+        job = step_workers.Job(variant, shape, precision, n_turns=2, n_steps=3)
         told = train_here(job)
         assert [word for word, _ in told] == ["ready", "seconds", "seconds", "memory"], told
         assert all(seconds > 0 for _, seconds in told[1:3])
