@@ -12,12 +12,14 @@ class CausalBatch(TypedDict):
 
     input_ids: (batch, seq) int64.
     labels: (batch, seq) int64, the token that follows each input; -100 is no target.
+    document_ids: (batch, seq) int64, 0, 1, 2, ... in each row; only where documents are isolated.
     n_bytes: float64 scalar, UTF-8 bytes of raw text behind the targets.
     position: in training, the place in the data that follows this micro-batch.
     """
 
     input_ids: torch.Tensor
     labels: torch.Tensor
+    document_ids: NotRequired[torch.Tensor]
     n_bytes: torch.Tensor
     position: NotRequired[dict[str, Any]]
 
@@ -29,6 +31,7 @@ class MaskedBatch(TypedDict):
     masked_positions: (capacity,) int64 into the flattened (batch · seq); 0 for filler.
     labels: (capacity,) int64, the original ids at those positions; -100 for filler.
     attention_mask: (batch, seq) bool, True for real tokens; only where there is padding.
+    document_ids: (batch, seq) int64, 0, 1, 2, ... in each row; only where documents are isolated.
     n_bytes: float64 scalar, UTF-8 bytes of the raw text of the rows.
     position: in training, the place in the data that follows this micro-batch.
     """
@@ -37,6 +40,7 @@ class MaskedBatch(TypedDict):
     masked_positions: torch.Tensor
     labels: torch.Tensor
     attention_mask: NotRequired[torch.Tensor]
+    document_ids: NotRequired[torch.Tensor]
     n_bytes: torch.Tensor
     position: NotRequired[dict[str, Any]]
 

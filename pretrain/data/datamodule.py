@@ -22,11 +22,12 @@ class CausalLMDataModule(TextDataModule):
     objective = "clm"
 
     def _has_target(self, stream: TokenStream) -> bool:
-        return stream.n_tokens > 1
+        return stream.n_tokens > (stream.n_documents if self.isolate_documents else 1)
 
     def _packing(self, split: str) -> Packing:
         pad_id = self.tokenizer.pad_id
-        return CausalPacking(self.seq_len, filler_id=0 if pad_id is None else pad_id)
+        filler_id = 0 if pad_id is None else pad_id
+        return CausalPacking(self.seq_len, filler_id, self.isolate_documents)
 
 
 class MaskedLMDataModule(TextDataModule):
@@ -77,4 +78,6 @@ class MaskedLMDataModule(TextDataModule):
             purpose=Purpose.TRAIN_MASKS if split == "train" else Purpose.VALIDATION_MASKS,
         )
         filler_id = 0 if tokenizer.pad_id is None else tokenizer.pad_id
-        return MaskedPacking(self.seq_len, tokenizer.cls_id, filler_id, masker)
+        return MaskedPacking(
+            self.seq_len, tokenizer.cls_id, filler_id, masker, self.isolate_documents
+        )

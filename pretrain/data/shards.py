@@ -136,7 +136,7 @@ class Shard:
             return None
         shared = packing.window - packing.stride
         n_taken = min(n_rows * packing.stride + shared, self._n_tokens)
-        run, n_bytes = self._look_ahead(n_taken, skip_bytes=shared if self.position.block else 0)
+        run, documents, n_bytes = self._look_ahead(n_taken, shared)
         starts = np.arange(batch_size) * packing.stride
         lengths = np.clip(n_taken - starts, 0, packing.window)
         lengths[n_rows:] = 0
@@ -145,7 +145,8 @@ class Shard:
         numbers[:n_rows] = (
             self.position.block + np.arange(n_rows)
         ) * self.rules.n_shards + self.number
-        rows = packing.rows(run[places], lengths, np.full(batch_size, self.epoch), numbers)
+        apart = documents[places] if packing.isolate else None
+        rows = packing.rows(run[places], lengths, np.full(batch_size, self.epoch), numbers, apart)
         self._advance(min(n_rows * packing.stride, n_taken), n_rows)
         batch = default_convert(rows)
         batch["n_bytes"] = default_convert(np.float64(n_bytes))
@@ -183,20 +184,27 @@ class Shard:
             if (window, number) == self.start[:2]:
                 self._n_tokens -= self.start.token
 
-    def _look_ahead(self, n_tokens: int, skip_bytes: int) -> tuple[np.ndarray, float]:
-        """The next tokens, not used up, and the bytes behind them without the first few."""
+    def _look_ahead(self, n_tokens: int, shared: int) -> tuple[np.ndarray, np.ndarray, float]:
+        """The next tokens, not used up, their documents, and the bytes behind the targets.
+
+        The first `shared` tokens were targets of the micro-batch before, if there was one. The
+        first token of an isolated document is none.
+        """
         parts: list[np.ndarray] = []
         n_bytes, used, missing = 0.0, self._used_of_first(), n_tokens
+        skipped = shared if self.position.block else 0
+        opening = shared if self.rules.packing.isolate else 0
         for document in self._documents:
             part = document.ids[used : used + missing]
             parts.append(part)
-            uncounted = min(skip_bytes, len(part))
+            uncounted = min(max(skipped, opening if used == 0 else 0), len(part))
             n_bytes += document.bytes_per_token * (len(part) - uncounted)
-            skip_bytes -= uncounted
+            skipped -= min(skipped, len(part))
             missing, used = missing - len(part), 0
             if missing == 0:
                 break
-        return np.concatenate(parts).astype(np.int64), n_bytes
+        documents = np.repeat(np.arange(len(parts)), [len(part) for part in parts])
+        return np.concatenate(parts).astype(np.int64), documents, n_bytes
 
     def _used_of_first(self) -> int:
         first = self._documents[0]

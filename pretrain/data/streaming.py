@@ -273,7 +273,8 @@ def empty_micro_batch(rules: StreamRules) -> dict[str, Any]:
     """Padding alone: no target, the same shape."""
     zeros = np.zeros(rules.batch_size, dtype=np.int64)
     tokens = np.zeros((rules.batch_size, rules.packing.window), dtype=np.int64)
-    rows = rules.packing.rows(tokens, zeros, zeros, zeros + FILLER_BLOCK)
+    documents = np.zeros_like(tokens) if rules.packing.isolate else None
+    rows = rules.packing.rows(tokens, zeros, zeros, zeros + FILLER_BLOCK, documents)
     return {**default_convert(rows), "n_bytes": torch.zeros((), dtype=torch.float64)}
 
 

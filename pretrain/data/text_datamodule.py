@@ -43,6 +43,8 @@ class TextDataModule(ResumableDataModule):
         tokenizer: a path, or a rule to train one by.
         seq_len: tokens in a row.
         batch_size: rows in a micro-batch of one device.
+        isolate_documents: documents that share a row don't see each other, and count their
+            positions anew.
         num_workers: processes that prepare batches.
         cache: tokenize once into a cache (True), or while training (False); None caches local
             files up to 20 GB and streams all else.
@@ -65,6 +67,7 @@ class TextDataModule(ResumableDataModule):
         tokenizer: str | TokenizerRule,
         seq_len: int = 128,
         batch_size: int = 32,
+        isolate_documents: bool = False,
         num_workers: int = 0,
         cache: bool | None = None,
         cache_dir: str | None = None,
@@ -78,6 +81,7 @@ class TextDataModule(ResumableDataModule):
         self.options = SourceOptions(text_field, document, split, split_share, on_bad_record)  # type: ignore[arg-type]
         self.source, self.val_source, self.tokenizer_spec = source, val_source, tokenizer
         self.seq_len, self.cache = seq_len, cache
+        self.isolate_documents = isolate_documents
         self.cache_dir = Path(cache_dir).expanduser() if cache_dir else default_cache_dir()
         self.corpus: PreparedCorpus | None = None
         self._skipped = SkippedRecords()  # on streams

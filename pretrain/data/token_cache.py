@@ -76,6 +76,18 @@ class TokenStream:
             return np.empty(0, dtype)
         return np.memmap(self.folder / f"{self.split}.{kind}", dtype, "r", shape=(length,))
 
+    def documents_at(self, positions: np.ndarray) -> np.ndarray:
+        """Number of the document that the token at each position belongs to."""
+        found = np.searchsorted(self.borders, positions, side="right")
+        return np.minimum(found, self.n_documents - 1)
+
+    def bytes_per_token(self, documents: np.ndarray) -> np.ndarray:
+        """UTF-8 bytes of documents by number, each spread evenly over its tokens."""
+        before = documents - 1
+        n_bytes = self.byte_ends[documents] - np.where(documents > 0, self.byte_ends[before], 0)
+        n_tokens = self.borders[documents] - np.where(documents > 0, self.borders[before], 0)
+        return n_bytes / n_tokens
+
     def bytes_before(self, positions: np.ndarray) -> np.ndarray:
         """UTF-8 bytes of raw text before each token position, a document's spread over its tokens.
 
@@ -83,9 +95,7 @@ class TokenStream:
         """
         if self.n_documents == 0:
             return np.zeros(positions.shape)
-        document = np.minimum(
-            np.searchsorted(self.borders, positions, side="right"), self.n_documents - 1
-        )
+        document = self.documents_at(positions)
         before = document - 1
         start = np.where(document > 0, self.borders[before], 0)
         bytes_start = np.where(document > 0, self.byte_ends[before], 0)

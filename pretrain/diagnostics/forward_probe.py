@@ -22,7 +22,7 @@ from pretrain.diagnostics.views import (
 )
 from pretrain.errors import UserError
 
-_INPUTS = ("input_ids", "attention_mask", "segment_ids")
+_INPUTS = ("input_ids", "attention_mask", "segment_ids", "document_ids")
 
 
 class ForwardProbe(Callback):

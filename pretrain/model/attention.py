@@ -56,8 +56,6 @@ class ScaledDotProductAttention(nn.Module):
         attn_mask: Tensor | None,
         is_causal: bool = False,
     ) -> Tensor:
-        if attn_mask is not None and attn_mask.is_floating_point():
-            attn_mask = attn_mask.to(query.dtype)
         rate = self.dropout if self.training else 0.0
         if is_better_materialized(query, key, rate):
             return materialized_attention(query, key, value, attn_mask, is_causal, rate, self.scale)

@@ -2,7 +2,8 @@
 for attention scores are combined.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -10,7 +11,7 @@ from torch import Tensor
 
 @dataclass(frozen=True)
 class AttentionMask:
-    """Causal order, window, padding and ALiBi, for queries that are the last of the keys' tokens.
+    """Causal order, window, padding, documents and ALiBi; queries are the last of the keys' tokens.
 
     The full matrix exists only where a kernel needs it; observers ask for a few rows at a time.
 
@@ -22,6 +23,8 @@ class AttentionMask:
         device: Where masks are built.
         window: A query sees keys nearer than this only; None means all.
         slopes: ``(n_heads,)`` of ALiBi; None means no bias.
+        documents: ``(batch, n_keys)`` int64; a query sees only keys of its own document. None where
+            each row is one.
     """
 
     n_queries: int
@@ -31,6 +34,8 @@ class AttentionMask:
     device: torch.device
     window: int | None = None
     slopes: Tensor | None = None
+    documents: Tensor | None = None
+    _made: dict[Any, Tensor] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     def rows(self, start: int, stop: int, first: int = 0, last: int | None = None) -> Tensor:
         """Visible keys of the queries ``start`` to ``stop``, of the keys ``first`` to ``last``.
@@ -45,6 +50,10 @@ class AttentionMask:
         visible = visible[None, None]
         if self.padding is not None:
             visible = visible & self.padding[:, None, None, first:last]
+        if self.documents is not None:
+            past = self.n_keys - self.n_queries
+            queries = self.documents[:, None, start + past : stop + past, None]
+            visible = visible & (queries == self.documents[:, None, None, first:last])
         return visible
 
     def bias(self, start: int, stop: int, first: int = 0, last: int | None = None) -> Tensor | None:
@@ -58,20 +67,30 @@ class AttentionMask:
         distance = self._distance(start, stop, first, last).abs()
         return -self.slopes[:, None, None] * distance[None, None]
 
-    def for_kernel(self) -> tuple[Tensor | None, bool]:
-        """The pair ``(attn_mask, is_causal)`` of torch's attention kernels."""
-        if self.padding is None and self.slopes is None and not self.is_narrow:
+    def for_kernel(self, dtype: torch.dtype) -> tuple[Tensor | None, bool]:
+        """The pair ``(attn_mask, is_causal)`` of attention kernels, for scores in ``dtype``."""
+        rows_are_alike = self.padding is None and self.documents is None and self.slopes is None
+        if rows_are_alike and not self.is_narrow:
             if not self.causal or self.n_queries == 1:
                 return None, False
             if self.n_queries == self.n_keys:
                 return None, True
-        return self.for_rows(0, self.n_queries), False
+        return self.for_rows(dtype, 0, self.n_queries), False
 
-    def for_rows(self, start: int, stop: int, first: int = 0, last: int | None = None) -> Tensor:
-        """The kernels' ``attn_mask`` of some queries and keys: bool, or float with the bias."""
-        visible = self.rows(start, stop, first, last)
-        bias = self.bias(start, stop, first, last)
-        return visible if bias is None else bias.masked_fill(~visible, -torch.inf)
+    def for_rows(
+        self, dtype: torch.dtype, start: int, stop: int, first: int = 0, last: int | None = None
+    ) -> Tensor:
+        """What is added to the scores of some queries and keys: a bias, or -inf where not visible.
+
+        Made once for all layers: kernels would turn a boolean mask into this one in every call.
+        """
+        key = (dtype, start, stop, first, last)
+        if key not in self._made:
+            bias = self.bias(start, stop, first, last)
+            visible = self.rows(start, stop, first, last)
+            added = torch.where(visible, 0.0 if bias is None else bias, -torch.inf)
+            self._made[key] = added.to(dtype)
+        return self._made[key]
 
     @property
     def is_narrow(self) -> bool:

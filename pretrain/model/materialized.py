@@ -35,18 +35,17 @@ def materialized_attention(
 ) -> Tensor:
     """What ``F.scaled_dot_product_attention`` computes, with its arguments and shapes.
 
-    A query that sees no key gives zeros.
+    ``attn_mask`` is added to the scores. A query that sees no key gives zeros.
     """
     scores = (query * scale) @ key.mT
     if is_causal:
-        attn_mask = torch.ones(scores.shape[-2:], dtype=torch.bool, device=scores.device).tril()
+        attn_mask = torch.full(scores.shape[-2:], -torch.inf, dtype=scores.dtype).triu(1)
     blind = None
     if attn_mask is not None:
-        bias = _as_bias(attn_mask, scores.dtype)
         # A softmax over nothing would be NaN, in the backward pass too: such a row looks
         # everywhere, and what it finds is dropped.
-        blind = bias.amax(-1, keepdim=True) == -torch.inf
-        scores.add_(bias.masked_fill(blind, 0.0))
+        blind = attn_mask.amax(-1, keepdim=True) == -torch.inf
+        scores.add_(attn_mask.masked_fill(blind, 0.0))
     weights = scores.softmax(-1)
     if dropout_rate == 0:
         context = weights @ value
@@ -54,9 +53,3 @@ def materialized_attention(
         thinned, survivors_scale = thin(weights, dropout_rate)
         context = (thinned @ value).mul_(survivors_scale)
     return context if blind is None else context.masked_fill(blind, 0.0)
-
-
-def _as_bias(attn_mask: Tensor, dtype: torch.dtype) -> Tensor:
-    if attn_mask.dtype != torch.bool:
-        return attn_mask
-    return torch.zeros_like(attn_mask, dtype=dtype).masked_fill_(~attn_mask, -torch.inf)

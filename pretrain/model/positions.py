@@ -6,11 +6,38 @@ import math
 from typing import NamedTuple
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
 from pretrain.model.config import TransformerConfig
 
 _XPOS_GAMMA, _XPOS_SCALE_BASE = 0.4, 512
+
+
+def token_positions(
+    n_tokens: int, padding: Tensor | None, documents: Tensor | None, device: torch.device
+) -> Tensor:
+    """How many real tokens of the same document stand before each token.
+
+    Args:
+        n_tokens: In a row.
+        padding: ``(batch, n_tokens)`` bool, True at real tokens; None where all are real.
+        documents: ``(batch, n_tokens)`` int64, each document in one piece; None where each row is
+            one.
+        device: Where the result is, if the others are None.
+
+    Returns:
+        ``(n_tokens,)``, or ``(batch, n_tokens)`` where rows differ; int64.
+    """
+    if padding is None:
+        places = torch.arange(n_tokens, device=device)
+    else:
+        places = (padding.cumsum(dim=1) - 1).clamp(min=0)
+    if documents is not None:
+        is_first = documents[:, 1:] != documents[:, :-1]
+        starts = torch.where(is_first, places[..., 1:], 0).cummax(dim=1).values
+        places = places - F.pad(starts, (1, 0))
+    return places
 
 
 class Rotation(NamedTuple):

@@ -136,9 +136,8 @@ class TransformerTask(PlainlyLoaded):
 
     def hidden_states(self, batch: Batch) -> Tensor:
         """The block stack's output ``(batch, seq, d_model)``; observers call this too."""
-        return self.transformer(
-            batch["input_ids"], batch.get("attention_mask"), batch.get("segment_ids")
-        )
+        names = ("attention_mask", "segment_ids", "document_ids")
+        return self.transformer(batch["input_ids"], **{n: batch[n] for n in names if n in batch})
 
     @abstractmethod
     def losses(self, batch: Batch) -> LossSums:

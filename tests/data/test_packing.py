@@ -17,7 +17,7 @@ def bert_stream(tmp_path, numbered_source, bert_tokenizer):
     return TokenStream(fill_cache(tmp_path, numbered_source, bert_tokenizer), "train")
 
 
-def masked_packing(tokenizer, seq_len):
+def masked_packing(tokenizer, seq_len, isolate=False):
     masker = Masker(
         MaskingConfig(),
         seq_len,
@@ -27,7 +27,7 @@ def masked_packing(tokenizer, seq_len):
         seed=1,
         purpose=Purpose.VALIDATION_MASKS,
     )
-    return MaskedPacking(seq_len, tokenizer.cls_id, tokenizer.pad_id, masker)
+    return MaskedPacking(seq_len, tokenizer.cls_id, tokenizer.pad_id, masker, isolate)
 
 
 @pytest.mark.parametrize("seq_len", [2, 7, 16, 1000])
@@ -115,3 +115,60 @@ def test_blocks_carry_their_position_as_a_plain_dictionary(gpt_stream):
     batch = blocks[MicroBatch(np.array([0]), np.array([1]), position)]
     assert batch["position"] == position
     assert "position" not in blocks[0]
+
+
+def documents_of(stream):
+    """For every token of ``stream`` the number of its document, and whether it is the first."""
+    numbers, opens, start = [], [], 0
+    for number, end in enumerate(stream.borders.tolist()):
+        numbers += [number] * (end - start)
+        opens += [True] + [False] * (end - start - 1)
+        start = end
+    return numbers, opens
+
+
+@pytest.mark.parametrize("seq_len", [2, 7, 16, 1000])
+def test_isolated_causal_documents_are_told_apart_and_their_openings_are_no_targets(
+    gpt_stream, seq_len
+):
+    numbers, opens = documents_of(gpt_stream)
+    blocks = PackedBlocks([gpt_stream], CausalPacking(seq_len, 0, isolate=True), 3)
+    plain = PackedBlocks([gpt_stream], CausalPacking(seq_len, 0), 3)
+    place, n_bytes = 0, 0.0
+    for number in range(len(blocks)):
+        batch, together = blocks[number], plain[number]
+        assert batch["input_ids"].equal(together["input_ids"])
+        n_bytes += float(batch["n_bytes"])
+        rows = zip(batch["document_ids"], batch["labels"], together["labels"], strict=True)
+        for ids, labels, all_labels in rows:
+            n_real = int((all_labels != -100).sum())
+            held = numbers[place : place + n_real]
+            assert ids[:n_real].tolist() == [n - held[0] for n in held] if held else True
+            for i in range(n_real):
+                is_opening = opens[place + i + 1]
+                assert int(labels[i]) == (-100 if is_opening else int(all_labels[i]))
+            place += n_real
+    assert place == gpt_stream.n_tokens - 1
+    ends = [0, *gpt_stream.byte_ends.tolist()]
+    sizes = np.diff([0, *gpt_stream.borders.tolist()])
+    openings = sum((b - a) / n for a, b, n in zip(ends[:-1], ends[1:], sizes, strict=True))
+    assert n_bytes == pytest.approx(gpt_stream.n_bytes - openings, rel=1e-9)
+
+
+@pytest.mark.parametrize("seq_len", [2, 7, 1000])
+def test_cls_belongs_to_the_first_of_isolated_documents(bert_stream, bert_tokenizer, seq_len):
+    numbers, _ = documents_of(bert_stream)
+    blocks = PackedBlocks([bert_stream], masked_packing(bert_tokenizer, seq_len, isolate=True), 4)
+    for number in range(len(blocks)):
+        batch = blocks[number]
+        real = batch.get("attention_mask", np.ones_like(batch["input_ids"], dtype=bool))
+        for row, (ids, kept) in enumerate(zip(batch["document_ids"], real, strict=True)):
+            start = (number * 4 + row) * (seq_len - 1)
+            held = numbers[start : start + int(np.asarray(kept).sum()) - 1]
+            if held:
+                expected = [0, *(n - held[0] for n in held)]
+                assert ids[: len(expected)].tolist() == expected
+
+
+def test_rows_of_documents_that_are_not_isolated_carry_no_numbers(gpt_stream):
+    assert "document_ids" not in PackedBlocks([gpt_stream], CausalPacking(8, 0), 2)[0]

@@ -123,11 +123,12 @@ def test_the_furthest_place_of_each_shard_is_kept():
 
 @pytest.mark.parametrize("n_ranks", [1, 2])
 @pytest.mark.parametrize("objective", ["causal", "masked"])
+@pytest.mark.parametrize("isolate", [True, False])
 def test_validation_gives_the_blocks_of_a_token_cache(
-    tmp_path, numbered_source, gpt_tokenizer, bert_tokenizer, n_ranks, objective
+    tmp_path, numbered_source, gpt_tokenizer, bert_tokenizer, n_ranks, objective, isolate
 ):
     tokenizer = gpt_tokenizer if objective == "causal" else bert_tokenizer
-    packing = CausalPacking(8, 0)
+    packing = CausalPacking(8, 0, isolate)
     if objective == "masked":
         masker = Masker(
             MaskingConfig(),
@@ -138,7 +139,7 @@ def test_validation_gives_the_blocks_of_a_token_cache(
             seed=3,
             purpose=Purpose.VALIDATION_MASKS,
         )
-        packing = MaskedPacking(8, tokenizer.cls_id, tokenizer.pad_id, masker)
+        packing = MaskedPacking(8, tokenizer.cls_id, tokenizer.pad_id, masker, isolate)
     rules = StreamRules(packing, batch_size=2, seed=3, n_shards=1, shuffle=False)
     ranks = [
         list(EvalStream(numbered_source, tokenizer, rules, "validation", n_ranks=n_ranks, rank=r))

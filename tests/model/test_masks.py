@@ -1,5 +1,6 @@
 import itertools
 
+import pytest
 import torch
 
 from pretrain.model import AttentionMask
@@ -56,11 +57,31 @@ def test_some_rows_are_a_slice_of_all_rows():
 
 
 def test_the_kernel_is_told_the_cheapest_equivalent():
-    assert AttentionMask(4, 4, False, None, CPU).for_kernel() == (None, False)
-    assert AttentionMask(4, 4, True, None, CPU).for_kernel() == (None, True)
+    dtype = torch.float64
+    assert AttentionMask(4, 4, False, None, CPU).for_kernel(dtype) == (None, False)
+    assert AttentionMask(4, 4, True, None, CPU).for_kernel(dtype) == (None, True)
     # The newest token sees everything, so it needs no mask at all.
-    assert AttentionMask(1, 4, True, None, CPU).for_kernel() == (None, False)
-    rows, is_causal = AttentionMask(2, 4, True, None, CPU).for_kernel()
+    assert AttentionMask(1, 4, True, None, CPU).for_kernel(dtype) == (None, False)
+    rows, is_causal = AttentionMask(2, 4, True, None, CPU).for_kernel(dtype)
     assert rows is not None
+    assert rows.dtype == dtype
     assert not is_causal
     assert rows.shape == (1, 1, 2, 4)
+
+
+def test_what_is_added_to_the_scores_is_made_once_for_all_layers():
+    mask = AttentionMask(4, 4, True, torch.ones(2, 4, dtype=torch.bool), CPU)
+    assert mask.for_kernel(torch.float32)[0] is mask.for_kernel(torch.float32)[0]
+
+
+@pytest.mark.parametrize("causal", [True, False])
+@pytest.mark.parametrize("window", [None, 2])
+def test_documents_hide_each_other_whatever_else_hides(causal, window):
+    documents = torch.tensor([[0, 0, 1, 1, 1], [0, 1, 2, 2, 3]])
+    padding = torch.tensor([[True] * 5, [True] * 4 + [False]])
+    mask = AttentionMask(3, 5, causal, padding, CPU, window, None, documents)
+    together = AttentionMask(3, 5, causal, padding, CPU, window)
+    for row, query, key in itertools.product(range(2), range(3), range(5)):
+        is_own = bool(documents[row, query + 2] == documents[row, key])
+        expected = is_own and bool(together.rows(0, 3)[row, 0, query, key])
+        assert bool(mask.rows(0, 3)[row, 0, query, key]) == expected
